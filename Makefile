@@ -1,0 +1,34 @@
+# Two commands matter: `make demo` and `make test`. Each makes its own .venv if there is none.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test test-fast lint format clean
+
+demo: $(STAMP)
+	$(BIN)/pertbase run -m experiment=demo runs=runs/demo
+	$(BIN)/pertbase report runs=runs/demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The stamp is touched last, so that an interrupted installation is done again.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,7 @@
+"""placeholder."""
+
+if not __name__.startswith("pertbase."):
+    raise ImportError(
+        f"import this package as 'pertbase.adapters', not as {__name__!r}: the folder 'adapters' at the root of a "
+        "checkout is a room of pertbase, not a package of its own"
+    )

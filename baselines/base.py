@@ -1,0 +1,141 @@
+"""What a baseline is, and all that a plug-in must write.
+
+An *expression baseline* predicts effects; adapters turn them into answers. An *answer baseline* answers questions
+itself. Either is one class and one YAML file:
+
+.. code-block:: python
+
+    class MyModel(pb.ExpressionBaseline):
+        \"\"\"Predicts that nothing changes.\"\"\"
+
+        def fit(self, training):
+            self.genes = training.genes
+
+        def predict(self, inputs):
+            values = np.zeros((len(inputs.conditions), len(self.genes)))
+            return pb.Effects(values, inputs.conditions, self.genes, inputs.statistic)
+
+.. code-block:: yaml
+
+    # my_conf/baseline/my_model.yaml
+    _target_: my_package.MyModel
+
+``fit`` sees train and val with outcomes (:class:`~pertbase.folds.Training`), ``predict`` and ``answer`` see the
+questions without them (:class:`~pertbase.folds.Inputs`). What ``fit`` returns is ignored by runs; returning
+``self`` lets notebooks chain. A second ``fit`` forgets the first. Models that draw take their generator from
+``pertbase._random.generator(training.seed, "name of the model")``.
+
+Keyword arguments of ``__init__`` are the YAML's other keys; keep each under an attribute of its own name, so that a
+run can record it with :meth:`Baseline.parameters`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pertbase.errors import UnsupportedError
+from pertbase.folds import Answers, Effects, Inputs, Training
+
+__all__ = ["AnswerBaseline", "Baseline", "ExpressionBaseline", "PredictedCells", "refusal"]
+
+PredictedCells = Mapping[tuple[str, str], np.ndarray]
+"""(context, perturbation) -> predicted cells, natural log1p on the screen's scale, shape (n_cells, n_genes). A
+condition the model cannot speak to is left out."""
+
+
+class Baseline(ABC):
+    """What expression and answer baselines share. Derive from one of those two.
+
+    Attributes
+    ----------
+    refit
+        Whether ``fit`` uses every condition it is given, val included. The adapters' held-out predictions then come
+        from a copy fitted on train alone. False for models that select on val themselves: theirs are held out already.
+    needs_cells
+        Whether ``fit`` and ``predict`` want cells (``training.cells``, ``inputs.controls``) beside effects.
+    needs_expression
+        Whether it needs measured effects or basal expression, which an outcome table does not have.
+    """
+
+    refit: ClassVar[bool] = True
+    needs_cells: ClassVar[bool] = True
+    needs_expression: ClassVar[bool] = True
+
+    @abstractmethod
+    def fit(self, training: Training) -> Any:
+        """Fit to train and val; forget any earlier fit."""
+
+    @abstractmethod
+    def answers_directly(self, training: Training) -> bool:
+        """Return whether ``answer`` is to be called on such a fold, rather than ``predict``."""
+
+    def refuses(self, training: Training) -> str | None:
+        """Return why this baseline cannot run on such a fold, or None. The run is then skipped with that reason."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the constructor's arguments, read from the attributes of the same names."""
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.parameters().items())})"
+
+
+class ExpressionBaseline(Baseline):
+    """Predicts the effect of each condition asked about, in the fold's statistic."""
+
+    @abstractmethod
+    def predict(self, inputs: Inputs) -> Effects:
+        """Return one row of effects for each of ``inputs.conditions``.
+
+        Conditions it cannot speak to are rows of zeros with status ``unsupported``, never NaN.
+        """
+
+    def predict_cells(self, inputs: Inputs) -> PredictedCells:
+        """Return predicted cells of each condition, for models that predict populations.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the model predicts none, as here.
+        """
+        raise UnsupportedError(f"{type(self).__name__} predicts effects, not cells")
+
+    def answers_directly(self, training: Training) -> bool:
+        """Return False: adapters turn effects into answers."""
+        return False
+
+
+class AnswerBaseline(Baseline):
+    """Answers each question itself: an outcome and three scores."""
+
+    needs_cells: ClassVar[bool] = False
+    needs_expression: ClassVar[bool] = False
+
+    @abstractmethod
+    def answer(self, inputs: Inputs) -> Answers:
+        """Return one answer for each of ``inputs.questions``.
+
+        A question it cannot speak to is answered ``no_change`` with status ``unsupported``.
+        """
+
+    def answers_directly(self, training: Training) -> bool:
+        """Return True."""
+        return True
+
+
+def refusal(baseline: Baseline, training: Training) -> str | None:
+    """Return why a baseline cannot run on a fold, or None where it can.
+
+    Asks for expression where the baseline needs it and the data set is an outcome table, then the baseline's own
+    :meth:`Baseline.refuses`.
+    """
+    if baseline.needs_expression and training.effects is None and training.basal is None:
+        return f"{type(baseline).__name__} needs expression, and {training.data} is a table of outcomes"
+    return baseline.refuses(training)

@@ -1,0 +1,282 @@
+"""The program ``pertbase``: a subcommand, then ``key=value``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pertbase.errors import InputError, PertbaseError, nearest, unknown_name
+
+__all__ = ["main"]
+
+USAGE = """\
+pertbase: perturbation-model baselines on the same folds, with the same answers and the same scores
+
+  pertbase run data=simulated fold=combinatorial baseline=gene_prior seed=0
+  pertbase run -m data=papalexi baseline='glob(*)' fold='glob(*)'
+  pertbase run -m experiment=demo            the runs that conf/experiment/demo.yaml lists
+  pertbase status runs=runs                  what ran
+  pertbase report runs=runs                  tables; format=terminal|md|csv, output=FILE
+  pertbase report compare=A,B                paired difference on the same questions
+  pertbase score answers=FILE fold_dir=FOLDER        somebody else's predictions
+  pertbase prepare input=FILE output=FILE ...        any h5ad -> screen
+  pertbase folds make data=... fold=...      make folds; output=FOLDER
+  pertbase folds show fold_dir=FOLDER        who is in which split, and the certificate
+  pertbase folds check fold_dir=FOLDER       prove that nothing leaks; data=... makes it again and compares
+  pertbase folds difficulty data=A,B         how hard each data set's folds are, side by side
+  pertbase list baselines|folds|data|adapters|experiments
+  pertbase new baseline NAME                 a plug-in to start from, with its test
+
+Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true.
+Options of a part are given as part.key=value, for example fold.seed=1 data.path=my.h5ad baseline.ridge=1.
+"""
+
+Command = Callable[[list[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code: 0, 1 for failed runs or problems found, 2 for a bad command."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("pertbase"))
+        return 0
+    try:
+        name = arguments[0]
+        if name not in _COMMANDS:
+            raise unknown_name("command", name, _COMMANDS)
+        if any(text in ("-h", "--help") for text in arguments[1:]):
+            print(USAGE, end="")
+            return 0
+        return _COMMANDS[name](arguments[1:])
+    except PertbaseError as error:
+        print(f"pertbase: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("pertbase: interrupted; the same command takes up where this one stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader, `head` for example, has left; what it wanted was written.
+        sys.stderr.close()
+        return 0
+
+
+def _options(arguments: Sequence[str], known: Sequence[str], required: Sequence[str] = ()) -> dict[str, str]:
+    """Return ``key=value`` arguments; the first ``=`` parts them, so that a value may hold anything."""
+    found = {}
+    for text in arguments:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise InputError("is not of the form key=value", key="command line", value=text)
+        if key not in known:
+            raise unknown_name("option", key, known)
+        found[key] = value
+    for key in required:
+        if not found.get(key):
+            raise InputError("is missing", key=key, remedy=f"add {key}=...; `pertbase --help` shows examples")
+    return found
+
+
+def _config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Take ``--config-dir FOLDER`` and ``--config-dir=FOLDER`` out of the arguments."""
+    rest: list[str] = []
+    folders: list[Path] = []
+    remaining = iter(arguments)
+    for text in remaining:
+        flag, sign, value = text.partition("=")
+        if flag != "--config-dir":
+            rest.append(text)
+            continue
+        folder = value if sign else next(remaining, "")
+        if not folder:
+            raise InputError("needs a folder", key="--config-dir")
+        folders.append(Path(folder))
+    return rest, folders
+
+
+def _true(options: dict[str, str], key: str) -> bool:
+    value = options.get(key, "false").lower()
+    if value not in ("true", "false"):
+        raise InputError("is true or false", key=key, value=options[key])
+    return value == "true"
+
+
+# -- run ----------------------------------------------------------------------------------------------------
+
+
+def _run(arguments: list[str]) -> int:
+    from pertbase.runs import run_session
+    from pertbase.runs._session import summary
+
+    rest, folders = _config_dirs(arguments)
+    multirun = any(text in ("-m", "--multirun") for text in rest)
+    rest = [text for text in rest if text not in ("-m", "--multirun")]
+    dry = _true(dict(text.split("=", 1) for text in rest if text.startswith("dry_run=")), "dry_run")
+    rest = [text for text in rest if not text.startswith("dry_run=")]
+    outcomes = run_session(rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True))
+    if not dry:
+        print(summary(outcomes))
+    return int(any(outcome.state == "failed" for outcome in outcomes))
+
+
+def _status(arguments: list[str]) -> int:
+    from pertbase.runs import find_runs
+
+    options = _options(arguments, ("runs",))
+    found = find_runs(options.get("runs", "runs"))
+    for run in found:
+        status = run.status
+        about = status.get("finished") or status.get("started") or ""
+        error = ""
+        if status["state"] == "failed" and (run.folder / "error.txt").exists():
+            lines = (run.folder / "error.txt").read_text(encoding="utf-8").strip().splitlines()
+            error = f"  {lines[-1]}" if lines else ""
+        print(f"{status['state']:<9} {about:<26} {'/'.join(run.folder.parts[-4:])}{error}")
+    states = [run.status["state"] for run in found]
+    print(", ".join(f"{states.count(state)} {state}" for state in ("complete", "running", "failed")))
+    return 0
+
+
+def _report(arguments: list[str]) -> int:
+    from pertbase._io import write_aside, write_text
+    from pertbase.runs import collect
+    from pertbase.runs._render import render, sections
+
+    options = _options(arguments, ("runs", "format", "output", "compare", "shortcuts", "adapter", "data", "fold"))
+    output = options.get("output")
+    form = options.get("format") or ({".md": "md", ".csv": "csv"}.get(Path(output).suffix, "terminal") if output else "terminal")
+    if form not in ("terminal", "md", "csv"):
+        raise unknown_name("format", form, ("terminal", "md", "csv"))
+    report = collect(
+        options.get("runs", "runs"),
+        data=[name for name in options.get("data", "").split(",") if name],
+        fold=[name for name in options.get("fold", "").split(",") if name],
+    )
+    pair = _pair(options["compare"]) if "compare" in options else None
+    adapter = options.get("adapter", "calibrated")
+    if form == "csv":
+        table = report.differences(*pair, adapter=adapter) if pair else report.rows().drop(columns="thresholds", errors="ignore")
+        text = table.to_csv(index=False)
+    else:
+        text = render(sections(report, compare=pair, shortcuts=_true(options, "shortcuts"), adapter=adapter), form)
+    if output:
+        if form == "csv":
+            with write_aside(output) as temporary:
+                temporary.write_text(text, encoding="utf-8", newline="")
+        else:
+            write_text(output, text)
+    else:
+        print(text)
+    if report.unfinished:
+        states = [run.status["state"] for run in report.unfinished]
+        print(f"{len(states)} runs are not in the tables: {states.count('failed')} failed, {states.count('running')} "
+              "not finished; `pertbase status` lists them", file=sys.stderr)  # fmt: skip
+    return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    names = text.split(",")
+    if len(names) != 2 or not all(names):
+        raise InputError("takes two names", key="compare", value=text, remedy="write compare=A,B")
+    return names[0], names[1]
+
+
+# -- others' predictions ------------------------------------------------------------------------------------
+
+
+def _score(arguments: list[str]) -> int:
+    from pertbase._io import write_json
+    from pertbase.folds import read_answers, read_truth
+    from pertbase.scorers import outcome
+
+    options = _options(arguments, ("answers", "fold_dir", "output", "split"), ("answers", "fold_dir"))
+    truth = read_truth(options["fold_dir"], split=options.get("split", "test"))
+    scores = outcome(read_answers(options["answers"]), truth)
+    print(scores)
+    if "output" in options:
+        write_json(options["output"], scores.to_dict())
+    return 0
+
+
+def _prepare(arguments: list[str]) -> int:
+    from pertbase.folds import prepare_file
+
+    options = {}
+    for text in arguments:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise InputError("is not of the form key=value", key="command line", value=text)
+        options[key] = value
+    for key in ("input", "output"):
+        if not options.get(key):
+            raise InputError("is missing", key=key, remedy=f"add {key}=FILE")
+    print(prepare_file(options.pop("input"), options.pop("output"), **options))
+    return 0
+
+
+# -- names --------------------------------------------------------------------------------------------------
+
+_LISTED = {"baselines": "baseline", "folds": "fold", "data": "data", "adapters": "adapter", "experiments": "experiment"}
+
+
+def _list(arguments: list[str]) -> int:
+    from pertbase.runs._names import Names
+
+    rest, folders = _config_dirs(arguments)
+    wanted = rest or list(_LISTED)
+    for what in wanted:
+        if what not in _LISTED:
+            raise unknown_name("list", what, _LISTED)
+    names = Names(tuple(folders))
+    for what in wanted:
+        if len(wanted) > 1:
+            print(f"{what}:")
+        options = names.options(_LISTED[what])
+        width = max((len(name) for name in options), default=0)
+        for name, about in options.items():
+            print(f"{name:<{width}}  {about}".rstrip())
+    return 0
+
+
+def _new(arguments: list[str]) -> int:
+    from pertbase.runs._new import new_baseline
+
+    if len(arguments) < 2 or arguments[0] != "baseline":
+        raise InputError("makes a baseline", key="new", value=" ".join(arguments), remedy="write: pertbase new baseline NAME")
+    options = _options(arguments[2:], ("output",))
+    for path in new_baseline(arguments[1], Path(options.get("output", "."))):
+        print(path)
+    return 0
+
+
+def _folds(arguments: list[str]) -> int:
+    from pertbase.runs import _folds_command as command
+
+    actions: dict[str, Command] = {"make": command.make, "show": command.show, "check": command.check, "difficulty": command.difficulty}
+    if not arguments or arguments[0] not in actions:
+        close = nearest(arguments[0], actions) if arguments else None
+        raise InputError(
+            "does one of make, show, check, difficulty", key="folds", value=" ".join(arguments[:1]),
+            remedy=f"did you mean {close!r}" if close else "for example: pertbase folds show fold_dir=FOLDER",
+        )  # fmt: skip
+    return actions[arguments[0]](arguments[1:])
+
+
+_COMMANDS: dict[str, Command] = {
+    "run": _run,
+    "status": _status,
+    "report": _report,
+    "score": _score,
+    "prepare": _prepare,
+    "folds": _folds,
+    "list": _list,
+    "new": _new,
+}
+
+if __name__ == "__main__":
+    raise SystemExit(main())

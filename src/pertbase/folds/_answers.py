@@ -1,0 +1,275 @@
+"""Answers: an outcome, or none, for each question, with a status and three scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pertbase._io import write_aside
+from pertbase.errors import InputError, nearest
+
+__all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
+
+OUTCOMES = ("up", "down", "no_change")
+SCORES = tuple(f"score_{outcome}" for outcome in OUTCOMES)
+STATUSES = ("ok", "unsupported", "truncated", "empty", "refusal", "no_answer", "conflicting", "invalid")
+ANSWER_COLUMNS = ("id", "outcome", "status", *SCORES)
+_SUM_SLACK = 1e-3
+
+
+def outcome_codes(outcomes: Any) -> np.ndarray:
+    """Return 0 (up), 1 (down), 2 (no_change) or -1 (none) for each outcome, int8."""
+    return np.asarray(pd.Categorical(outcomes, categories=list(OUTCOMES)).codes, dtype=np.int8)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers:
+    """What a baseline answered.
+
+    Parameters
+    ----------
+    table
+        Columns ``id``, ``outcome`` (``up``, ``down``, ``no_change`` or None), ``status`` (one of
+        :data:`STATUSES`; ``ok`` where the column is absent and there is an outcome, else ``no_answer``) and
+        ``score_up``, ``score_down``, ``score_no_change`` (non-negative, sum 1, or all NaN; 1 and 0 by outcome
+        where the columns are absent).
+    reasons
+        Columns ``id``, ``triplets`` (list of (head, relation, tail)) and ``text``, or None.
+    file
+        Where they were read from, for messages.
+
+    Raises
+    ------
+    InputError
+        Where an id repeats, an outcome or status is unknown, or scores are no distribution.
+    """
+
+    table: pd.DataFrame
+    reasons: pd.DataFrame | None = None
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", _clean(self.table, self.file))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def to(self, questions: pd.DataFrame) -> pd.DataFrame:
+        """Return one row a question, in the questions' order; questions without an answer get ``no_answer``.
+
+        Raises
+        ------
+        InputError
+            Where an answer's id is none of the questions'.
+        """
+        known = pd.Index(questions["id"])
+        unknown = ~self.table["id"].isin(known)
+        if unknown.any():
+            raise InputError(
+                f"{int(unknown.sum())} answers have ids that are not asked",
+                file=self.file,
+                key="id",
+                value=self.table.loc[unknown, "id"].iloc[0],
+                remedy="ids come from the fold's questions.parquet; answers to another fold cannot be scored on this one",
+            )
+        aligned = self.table.set_index("id").reindex(known)
+        aligned["status"] = aligned["status"].fillna("no_answer")
+        aligned["outcome"] = aligned["outcome"].astype(object).where(aligned["outcome"].notna(), None)
+        return aligned.rename_axis("id").reset_index()
+
+    def write(self, path: str | Path) -> None:
+        """Write as Parquet, JSONL or CSV, by the suffix."""
+        _write(self.table, Path(path))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Answers:
+        """Read Parquet, JSONL or CSV; see :func:`read_answers`."""
+        return read_answers(path)
+
+    def __repr__(self) -> str:
+        counts = self.table["outcome"].value_counts(dropna=False)
+        told = ", ".join(f"{counts.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
+        none = int(self.table["outcome"].isna().sum())
+        return f"Answers({len(self):,}: {told}{f', {none:,} without an outcome' if none else ''})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self!r}</p>" + str(self.table.head(6).to_html(index=False))
+
+
+def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
+    for column in ("id", "outcome"):
+        if column not in table.columns:
+            raise InputError(
+                "answers lack a column",
+                file=file,
+                key=column,
+                value=list(table.columns),
+                remedy=f"answers need id and outcome, and may have {', '.join(ANSWER_COLUMNS[2:])}",
+            )
+    if table["id"].isna().any():
+        raise InputError("an answer has no id", file=file, key="id", value=None)
+    ids = table["id"].astype(str)
+    if ids.duplicated().any():
+        raise InputError(
+            f"{int(ids.duplicated().sum())} answers repeat an id",
+            file=file,
+            key="id",
+            value=ids[ids.duplicated()].iloc[0],
+            remedy="give one answer a question",
+        )
+    outcomes = table["outcome"].astype(object).where(table["outcome"].notna(), None)
+    outcomes = outcomes.map(lambda item: None if item is None or item == "" else item)
+    bad = sorted({str(item) for item in outcomes.unique() if item is not None and item not in OUTCOMES})
+    if bad:
+        close = nearest(bad[0], OUTCOMES)
+        raise InputError(
+            "unknown outcome",
+            file=file,
+            key="outcome",
+            value=bad[0],
+            remedy=f"use {', '.join(OUTCOMES)}, or leave it empty"
+            + (f"; did you mean {close!r}" if close else ""),
+        )
+    has = outcomes.notna().to_numpy()
+    if "status" in table.columns:
+        status = table["status"].astype(object).where(table["status"].notna(), None)
+        status = status.where(status.notna(), np.where(has, "ok", "no_answer"))
+    else:
+        status = pd.Series(np.where(has, "ok", "no_answer"), index=table.index, dtype=object)
+    wrong = sorted({str(item) for item in status.unique() if item not in STATUSES})
+    if wrong:
+        raise InputError(
+            "unknown status", file=file, key="status", value=wrong[0], remedy=f"use {', '.join(STATUSES)}"
+        )
+    contradiction = (status.isin(("ok", "unsupported")) & ~has) | (~status.isin(("ok", "unsupported")) & has)
+    if contradiction.any():
+        row = int(np.flatnonzero(contradiction)[0])
+        raise InputError(
+            "status and outcome contradict each other",
+            file=file,
+            key="status",
+            value=(ids.iloc[row], outcomes.iloc[row], status.iloc[row]),
+            remedy="answers that are ok or unsupported have an outcome, all others have none",
+        )
+    scores = _scores(table, outcomes, file)
+    return pd.DataFrame(
+        {
+            "id": ids.to_numpy(dtype=object),
+            "outcome": outcomes.to_numpy(dtype=object),
+            "status": status.to_numpy(dtype=object),
+            **{name: scores[:, column] for column, name in enumerate(SCORES)},
+        }
+    )
+
+
+def _scores(table: pd.DataFrame, outcomes: pd.Series, file: str | None) -> np.ndarray:
+    given = [name for name in SCORES if name in table.columns]
+    codes = outcome_codes(outcomes)
+    if not given:
+        scores = np.full((len(table), 3), np.nan)
+        scores[codes >= 0] = np.eye(3)[codes[codes >= 0]]
+        return scores
+    if len(given) < 3:
+        raise InputError(
+            "answers have some scores but not all three",
+            file=file,
+            key=", ".join(sorted(set(SCORES) - set(given))),
+        )
+    scores = table[list(SCORES)].to_numpy(dtype=np.float64)
+    some = ~np.isnan(scores).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        bad = some & ~((scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) <= _SUM_SLACK))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            "scores are not three non-negative numbers that sum to one",
+            file=file,
+            key="score_up, score_down, score_no_change",
+            value=(str(table["id"].iloc[row]), *scores[row].tolist()),
+            remedy="divide by their sum, or leave all three empty",
+        )
+    return scores
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    with write_aside(path) as temporary:
+        if path.suffix == ".parquet":
+            table.to_parquet(temporary, index=False)
+        elif path.suffix == ".jsonl":
+            table.to_json(temporary, orient="records", lines=True, double_precision=15)
+        elif path.suffix == ".csv":
+            table.to_csv(temporary, index=False)
+        else:
+            raise InputError("answers are written as .parquet, .jsonl or .csv", file=path, value=path.suffix)
+
+
+def read_answers(path: str | Path) -> Answers:
+    """Read answers from Parquet, JSONL or CSV (with or without a byte-order mark).
+
+    Raises
+    ------
+    InputError
+        Where the file is absent, broken or breaks the contract; a broken JSONL line is named by its number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("there is no such file", file=path)
+    try:
+        if path.suffix == ".parquet":
+            table = pd.read_parquet(path)
+        elif path.suffix == ".jsonl":
+            table = _read_jsonl(path)
+        elif path.suffix == ".csv":
+            table = pd.read_csv(
+                path,
+                encoding="utf-8-sig",
+                dtype={"id": str, "outcome": str, "status": str},
+                keep_default_na=False,
+                na_values={name: ["", "NaN", "nan"] for name in SCORES},
+            )
+        else:
+            raise InputError("answers are .parquet, .jsonl or .csv", file=path, value=path.suffix)
+    except (
+        OSError,
+        UnicodeDecodeError,
+        pd.errors.ParserError,
+        pd.errors.EmptyDataError,
+        ValueError,
+    ) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
+    return Answers(table, file=str(path))
+
+
+def _read_jsonl(path: Path) -> pd.DataFrame:
+    import json
+
+    rows: list[dict[str, Any]] = []
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(
+                    f"line {number} is not valid JSON ({error})",
+                    file=path,
+                    key=f"line {number}",
+                    value=line[:80].rstrip(),
+                    remedy="the file may have been cut off while it was written",
+                ) from error
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"line {number} is not an object",
+                    file=path,
+                    key=f"line {number}",
+                    value=line[:80].rstrip(),
+                )
+            rows.append(row)
+    return pd.DataFrame(rows)

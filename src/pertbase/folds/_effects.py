@@ -1,0 +1,218 @@
+"""Effects: one number per condition and readout gene, measured or predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from pertbase._io import write_aside
+from pertbase.errors import InputError
+from pertbase.folds._cells import read_only
+
+__all__ = ["STATISTICS", "Effects", "Statistic"]
+
+Statistic = Literal["mean_log", "log_mean"]
+STATISTICS = ("mean_log", "log_mean")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects:
+    """Changes of mean expression against control.
+
+    Parameters
+    ----------
+    values
+        Shape (n_conditions, n_genes), in the natural-log unit of ``statistic``. Rows of conditions a model
+        cannot speak to are zero and marked ``unsupported``.
+    conditions
+        ``context`` and ``perturbation``, one unique row a row of ``values``.
+    genes
+        Gene symbols, one a column of ``values``.
+    statistic
+        ``mean_log`` (difference of mean log1p) or ``log_mean`` (log ratio of count-scale means).
+    status
+        ``ok`` or ``unsupported``, one a condition; all ``ok`` where not given.
+    basal
+        Mean log1p of the control, contexts x genes, or None.
+
+    Raises
+    ------
+    InputError
+        Where shapes or names do not fit, conditions repeat, or a value is NaN or infinite.
+    """
+
+    values: np.ndarray
+    conditions: pd.DataFrame
+    genes: pd.Index
+    statistic: Statistic = "mean_log"
+    status: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
+    basal: pd.DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64, copy=True)
+        missing = {"context", "perturbation"} - set(self.conditions.columns)
+        if missing:
+            raise InputError("effects lack condition columns", key="conditions", value=sorted(missing))
+        conditions = self.conditions[["context", "perturbation"]].astype(str).reset_index(drop=True)
+        genes = pd.Index(self.genes.astype(str), name="gene")
+        status = np.asarray(self.status, dtype=object)
+        if status.size == 0:
+            status = np.full(len(conditions), "ok", dtype=object)
+        if self.statistic not in STATISTICS:
+            raise InputError(
+                "unknown statistic",
+                key="statistic",
+                value=self.statistic,
+                remedy=f"use {' or '.join(STATISTICS)}",
+            )
+        if values.shape != (len(conditions), len(genes)) or len(status) != len(conditions):
+            raise InputError(
+                "effects do not fit their conditions and genes",
+                key="values",
+                value=values.shape,
+                remedy=f"expected ({len(conditions)}, {len(genes)})",
+            )
+        if conditions.duplicated().any():
+            raise InputError(
+                "a condition has two rows of effects",
+                key="conditions",
+                value=tuple(conditions[conditions.duplicated()].iloc[0]),
+            )
+        if not genes.is_unique:
+            raise InputError(
+                "a gene has two columns of effects", key="genes", value=genes[genes.duplicated()][0]
+            )
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise InputError(
+                "an effect is NaN or infinite",
+                key="values",
+                value=f"{conditions.loc[row, 'context']}, {conditions.loc[row, 'perturbation']}, {genes[column]}",
+                remedy="mark conditions a model cannot speak to with status 'unsupported' and zeros",
+            )
+        if not set(status) <= {"ok", "unsupported"}:
+            raise InputError(
+                "the status of effects is ok or unsupported", key="status", value=sorted(set(status))[:5]
+            )
+        object.__setattr__(self, "values", read_only(values))
+        object.__setattr__(self, "conditions", conditions)
+        object.__setattr__(self, "genes", genes)
+        object.__setattr__(self, "status", read_only(status))
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str], int]:
+        return {
+            key: row
+            for row, key in enumerate(
+                zip(self.conditions["context"], self.conditions["perturbation"], strict=True)
+            )
+        }
+
+    def at(self, questions: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """Return the effect and the status of each question's condition and readout gene.
+
+        A question whose condition or gene has no effect gets NaN and ``unsupported``.
+        """
+        rows = np.array(
+            [
+                self._rows.get(key, -1)
+                for key in zip(questions["context"], questions["perturbation"], strict=True)
+            ],
+            dtype=np.int64,
+        )
+        columns = self.genes.get_indexer(questions["gene"])
+        known = (rows >= 0) & (columns >= 0)
+        values = np.full(len(questions), np.nan)
+        values[known] = self.values[rows[known], columns[known]]
+        status = np.full(len(questions), "unsupported", dtype=object)
+        status[known] = self.status[rows[known]]
+        values[status == "unsupported"] = np.nan
+        return values, status
+
+    def select(self, conditions: pd.DataFrame) -> Effects:
+        """Return the rows of some conditions, in their order.
+
+        Raises
+        ------
+        InputError
+            Where one has no row.
+        """
+        keys = list(zip(conditions["context"], conditions["perturbation"], strict=True))
+        absent = [key for key in keys if key not in self._rows]
+        if absent:
+            raise InputError("there is no effect of a condition", key="conditions", value=absent[0])
+        rows = np.array([self._rows[key] for key in keys], dtype=np.int64)
+        return Effects(
+            self.values[rows],
+            self.conditions.iloc[rows],
+            self.genes,
+            self.statistic,
+            self.status[rows],
+            self.basal,
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """Return the values as a table, (context, perturbation) x genes."""
+        return pd.DataFrame(self.values, index=pd.MultiIndex.from_frame(self.conditions), columns=self.genes)
+
+    def write(self, path: str | Path, *, uns: dict[str, Any] | None = None) -> None:
+        """Write as ``effects.h5ad``: one row a condition, gene names as ``var_names``."""
+        from anndata import AnnData
+
+        obs = self.conditions.assign(status=self.status.astype(str))
+        obs.index = pd.Index([str(row) for row in range(len(obs))], name="row")
+        adata = AnnData(X=self.values.copy(), obs=obs, var=pd.DataFrame(index=self.genes.copy()))
+        adata.uns["pertbase"] = {"kind": "effects", "statistic": self.statistic, **(uns or {})}
+        if self.basal is not None:
+            adata.uns["basal"] = self.basal.reindex(columns=self.genes).copy()
+        with write_aside(path) as temporary:
+            adata.write_h5ad(temporary)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Effects:
+        """Read what :meth:`write` wrote.
+
+        Raises
+        ------
+        InputError
+            Where the file is not one of effects.
+        """
+        from pertbase.folds._screen import read_anndata
+
+        adata = read_anndata(path)
+        about = adata.uns.get("pertbase", {})
+        missing: Sequence[str] = sorted({"context", "perturbation", "status"} - set(adata.obs.columns))
+        if about.get("kind") != "effects" or missing:
+            raise InputError(
+                "is not a file of effects",
+                file=path,
+                key="obs" if missing else 'uns["pertbase"]["kind"]',
+                value=missing or about.get("kind"),
+                remedy="write it with pertbase.Effects(...).write(path)",
+            )
+        basal = adata.uns.get("basal")
+        if basal is not None:
+            basal = pd.DataFrame(basal).rename_axis("context")
+            basal.columns = pd.Index(basal.columns.astype(str), name="gene")
+        return cls(
+            np.asarray(adata.X),
+            adata.obs[["context", "perturbation"]].astype(str),
+            adata.var_names,
+            about["statistic"],
+            adata.obs["status"].astype(str).to_numpy(dtype=object),
+            basal,
+        )
+
+    def __repr__(self) -> str:
+        unsupported = int((self.status == "unsupported").sum())
+        note = f", {unsupported} unsupported" if unsupported else ""
+        return f"Effects({len(self.conditions)} conditions x {len(self.genes)} genes, {self.statistic}{note})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self!r}</p>" + str(self.frame().iloc[:6, :8].to_html(float_format="{:.3f}".format))

@@ -1,0 +1,411 @@
+"""The fold: one split of conditions, the questions asked on it, and the controls each split may see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pertbase._io import read_yaml, write_aside, write_json, write_yaml
+from pertbase.errors import InputError, PertbaseError
+from pertbase.folds._answers import OUTCOMES
+from pertbase.folds._cells import CellTable, hash_frame
+from pertbase.folds._effects import Effects
+from pertbase.folds._perturbation import Perturbation, perturbation_table, perturbations_from_table
+from pertbase.folds._screen import Screen
+from pertbase.folds._spec import FoldSpec
+from pertbase.folds._views import AMBIGUOUS, HIDDEN_OF_CONDITIONS, Inputs, Training, Truth, hide
+
+__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_questions", "read_truth", "write_questions"]
+
+FORMAT = 1
+SPLITS = ("train", "val", "test")
+_CATEGORIES = ("fold", "split", "regime", "context", "perturbation", "mechanism", "targets", "target_set", "gene", "outcome")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fold:
+    """One train/val/test split of conditions, its questions and its controls.
+
+    A baseline is handed :attr:`training` and :meth:`inputs` and never the fold itself; :attr:`truth` goes to
+    scorers alone.
+
+    Parameters
+    ----------
+    spec
+        Kind, seed, rule and shares.
+    data, data_hash
+        Name and content hash of the data set.
+    hash
+        What identifies the fold: of the data set's content, the spec and the format.
+    questions
+        All questions of the three splits.
+    conditions
+        All conditions of the data set, ``split`` saying ``train``, ``val``, ``test``, ``unused`` or ``dropped``.
+    controls
+        ``cell``, ``context``, ``batch``, ``role`` and, for each split, whether it may see the cell.
+    perturbations
+        Name -> perturbation.
+    genes
+        Measured genes, or the readout genes of an outcome table.
+    effects
+        Measured effects, with the basal expression of input controls; None for outcome tables.
+    simulated
+        Whether the cells were simulated.
+    notes
+        What a reader should know about the split.
+    certificate
+        What the fold can decide; see :func:`pertbase.folds.certify`.
+    screen
+        The cells, where they are at hand.
+    folder
+        Where it was read from or written to.
+    """
+
+    spec: FoldSpec
+    data: str
+    data_hash: str
+    hash: str
+    questions: pd.DataFrame
+    conditions: pd.DataFrame
+    controls: pd.DataFrame
+    perturbations: Mapping[str, Perturbation]
+    genes: pd.Index
+    effects: Effects | None
+    simulated: bool
+    total: float | None = None
+    notes: tuple[str, ...] = ()
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    screen: Screen | None = None
+    folder: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind, and what was named beyond it."""
+        return self.spec.name
+
+    @property
+    def kind(self) -> str:
+        """One of the fold kinds."""
+        return self.spec.kind
+
+    # -- what is handed out ---------------------------------------------------------------------------------
+
+    @cached_property
+    def training(self) -> Training:
+        """Train and val with outcomes: everything a baseline may be fitted on."""
+        return self.make_training(seed=self.spec.seed, cells=self.screen is not None)
+
+    def make_training(self, *, seed: int, cells: bool) -> Training:
+        """Return the training for a run of some seed, with or without cells.
+
+        Raises
+        ------
+        PertbaseError
+            Where cells are asked for and the fold was read without its screen.
+        """
+        inside = self.conditions["split"].isin(("train", "val"))
+        conditions = self._handed_out(inside, "n_cells")
+        names, contexts = set(conditions["perturbation"]), set(conditions["context"])
+        return Training(
+            fold=self.name,
+            kind=self.kind,
+            data=self.data,
+            seed=seed,
+            questions=self._questions_of("train", "val"),
+            conditions=conditions,
+            genes=self.genes,
+            perturbations={key: value for key, value in self.perturbations.items() if key in names},
+            statistic=self.spec.rule.statistic,
+            effects=None if self.effects is None else self._measured(conditions),
+            basal=self._basal(contexts),
+            cells=self._training_cells(conditions) if cells else None,
+        )
+
+    def inputs(self, split: str = "test", *, cells: bool | None = None) -> Inputs:
+        """Return the questions of a split without outcomes, and the input controls it may see.
+
+        Parameters
+        ----------
+        split
+            ``val`` or ``test``.
+        cells
+            Whether to hand out the input controls; where the screen is at hand, if not given.
+        """
+        if split not in ("val", "test"):
+            raise InputError("questions are asked on val or test", key="split", value=split)
+        conditions = self._handed_out(self.conditions["split"] == split)
+        names, contexts = set(conditions["perturbation"]), set(conditions["context"])
+        controls = None
+        if self.screen is not None if cells is None else cells:
+            visible = self.controls.loc[self.controls[split], "cell"]
+            controls = self._screen().cells(self._screen().obs.index.get_indexer(visible))
+        return Inputs(
+            split=split,
+            questions=hide(self._questions_of(split)),
+            conditions=conditions,
+            genes=self.genes,
+            perturbations={key: value for key, value in self.perturbations.items() if key in names},
+            statistic=self.spec.rule.statistic,
+            basal=self._basal(contexts),
+            controls=controls,
+        )
+
+    @cached_property
+    def truth(self) -> Truth:
+        """The test questions with their outcomes: for scorers alone."""
+        return self.truth_of("test")
+
+    def truth_of(self, split: str) -> Truth:
+        """Return the questions of any split with their outcomes: for scorers alone."""
+        conditions = self.conditions.loc[self.conditions["split"] == split]
+        return Truth(
+            questions=self._questions_of(split),
+            name=self.name,
+            hash=self.hash,
+            simulated=self.simulated,
+            effects=None if self.effects is None else self._measured(conditions),
+        )
+
+    def _questions_of(self, *splits: str) -> pd.DataFrame:
+        return self.questions.loc[self.questions["split"].isin(splits)].reset_index(drop=True)
+
+    def _handed_out(self, mask: pd.Series, *extra: str) -> pd.DataFrame:
+        hidden = {*HIDDEN_OF_CONDITIONS, "n_no_change", "n_ambiguous", "reason", "published"} - set(extra)
+        return self.conditions.loc[mask].drop(columns=list(hidden), errors="ignore").reset_index(drop=True)
+
+    def _measured(self, conditions: pd.DataFrame) -> Effects:
+        effects = self._effects()
+        part = effects.select(conditions)
+        return Effects(part.values, part.conditions, part.genes, part.statistic, part.status,
+                       self._basal(set(conditions["context"])))  # fmt: skip
+
+    def _effects(self) -> Effects:
+        if self.effects is None:
+            raise PertbaseError(f"the fold {self.name} of {self.data} has outcomes and no measured effects")
+        return self.effects
+
+    def _basal(self, contexts: set[str]) -> pd.DataFrame | None:
+        if self.effects is None or self.effects.basal is None:
+            return None
+        basal = self.effects.basal
+        return basal.loc[basal.index.isin(contexts)].copy()
+
+    def _screen(self) -> Screen:
+        if self.screen is None:
+            raise PertbaseError(
+                f"the cells of the fold {self.name} are not at hand", file=self.folder,
+                remedy=f"open it with its screen: open_fold(folder, screen=pertbase.data({self.data!r}))",
+            )  # fmt: skip
+        return self.screen
+
+    def _training_cells(self, conditions: pd.DataFrame) -> CellTable:
+        screen = self._screen()
+        split = dict(zip(zip(conditions["context"], conditions["perturbation"], strict=True), conditions["split"], strict=True))
+        control = screen.obs["is_control"].to_numpy()
+        of_cell = np.array(
+            [split.get(key, "") for key in zip(screen.obs["context"], screen.obs["perturbation"], strict=True)], dtype=object
+        )
+        of_cell[control] = ""
+        for name in ("val", "train"):  # a control that train may see is train's
+            visible = self.controls.loc[self.controls[name], "cell"]
+            of_cell[screen.obs.index.get_indexer(visible)] = name
+        table = screen.cells(np.flatnonzero(of_cell != ""))
+        return CellTable(table.X, table.obs.assign(split=of_cell[of_cell != ""]), table.genes)
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what ``fold.yaml`` holds."""
+        tables = {"questions": self.questions, "conditions": self.conditions, "controls": self.controls}
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "data": self.data,
+            "simulated": self.simulated,
+            "hash": self.hash,
+            "data_hash": self.data_hash,
+            "total": self.total,
+            "spec": self.spec.to_dict(),
+            "notes": list(self.notes),
+            "content": {name: hash_frame(table) for name, table in tables.items()},
+            "certificate": dict(self.certificate),
+        }
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the fold as a folder, whole or not at all, and return its path."""
+        folder = Path(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            aside.chmod(0o755)
+            write_questions(self.questions, aside / "questions.parquet")
+            for name, table in (("conditions", self.conditions), ("controls", self.controls)):
+                with write_aside(aside / f"{name}.parquet") as temporary:
+                    table.to_parquet(temporary, index=False)
+            with write_aside(aside / "perturbations.parquet") as temporary:
+                perturbation_table(self.perturbations).to_parquet(temporary, index=False)
+            if self.effects is not None:
+                self.effects.write(aside / "effects.h5ad")
+            else:
+                write_json(aside / "genes.json", list(self.genes))
+            # Last: a folder with fold.yaml is a whole fold.
+            write_yaml(aside / "fold.yaml", self.manifest())
+            if folder.exists():
+                raise InputError("there is something of this name already", file=folder, remedy="remove it or choose another folder")
+            os.replace(aside, folder)
+        except OSError as error:
+            raise PertbaseError(f"cannot write the fold ({error.strerror or error})", file=folder) from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return folder
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Conditions, questions, outcomes and controls of each split."""
+        rows = {}
+        for split in SPLITS:
+            questions = self.questions.loc[self.questions["split"] == split]
+            counts = questions["outcome"].value_counts()
+            visible = int(self.controls[split].sum()) if split in self.controls.columns else 0
+            rows[split] = {
+                "conditions": int((self.conditions["split"] == split).sum()),
+                "questions": len(questions),
+                **{outcome: int(counts.get(outcome, 0)) for outcome in OUTCOMES},
+                AMBIGUOUS: int((questions["regime"] == AMBIGUOUS).sum()),
+                "input controls": visible,
+            }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def __repr__(self) -> str:
+        title = f"Fold {self.name} of {self.data}" + (" (simulated)" if self.simulated else "") + f", {self.hash[:12]}"
+        return f"{title}\n{self.summary.to_string()}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{repr(self).splitlines()[0]}</p>" + str(self.summary.to_html())
+
+
+def write_questions(questions: pd.DataFrame, path: str | Path) -> None:
+    """Write questions as Parquet (dictionary columns) or JSONL."""
+    path = Path(path)
+    with write_aside(path) as temporary:
+        if path.suffix == ".parquet":
+            questions.astype({name: "category" for name in _CATEGORIES if name in questions}).to_parquet(temporary, index=False)
+        elif path.suffix == ".jsonl":
+            questions.to_json(temporary, orient="records", lines=True, double_precision=15)
+        else:
+            raise InputError("questions are written as .parquet or .jsonl", file=path, value=path.suffix)
+
+
+def read_questions(path: str | Path) -> pd.DataFrame:
+    """Read questions from Parquet or JSONL.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read or lacks a column.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("there is no such file", file=path)
+    try:
+        if path.suffix == ".jsonl":
+            # Without dtypes given, an id or gene of digits would turn into a number.
+            text = {name: object for name in ("id", *_CATEGORIES)}
+            table = pd.read_json(path, orient="records", lines=True, dtype=text, convert_dates=False, precise_float=True)
+        else:
+            table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
+    missing = [name for name in ("id", "context", "perturbation", "gene", "outcome") if name not in table.columns]
+    if missing:
+        raise InputError("questions lack columns", file=path, key="columns", value=missing)
+    for name in ("id", *_CATEGORIES):
+        if name in table.columns:
+            column = table[name].astype(object)
+            table[name] = column.where(column.notna(), None)
+    return table
+
+
+def read_truth(folder: str | Path, *, split: str = "test") -> Truth:
+    """Read the questions of one split with their outcomes, and no effects: what a scorer needs and no more.
+
+    Raises
+    ------
+    InputError
+        Where the folder is no fold.
+    """
+    folder = Path(folder)
+    about = _manifest(folder)
+    questions = read_questions(folder / "questions.parquet")
+    questions = questions.loc[questions["split"] == split].reset_index(drop=True)
+    return Truth(questions=questions, name=about["name"], hash=about["hash"], simulated=bool(about["simulated"]))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    about = read_yaml(folder / "fold.yaml")
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(
+            "is not a fold of this format", file=folder / "fold.yaml", key="format",
+            value=about.get("format") if isinstance(about, dict) else about, remedy="make it again with `pertbase folds make`",
+        )  # fmt: skip
+    return about
+
+
+def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
+    """Read a fold from its folder.
+
+    Parameters
+    ----------
+    folder
+        What :meth:`Fold.write` wrote.
+    screen
+        Its cells, for baselines that are trained on cells.
+
+    Raises
+    ------
+    InputError
+        Where the folder is no fold, or the screen is not the one it was made from.
+    """
+    folder = Path(folder)
+    about = _manifest(folder)
+    if screen is not None and screen.hash != about["data_hash"]:
+        raise InputError("the screen is not the one the fold was made from", file=folder / "fold.yaml", key="data_hash",
+                         value=screen.hash[:12], remedy=f"the fold needs {about['data']} with hash {about['data_hash'][:12]}")  # fmt: skip
+    tables = {}
+    for name in ("conditions", "controls", "perturbations"):
+        try:
+            tables[name] = pd.read_parquet(folder / f"{name}.parquet")
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=folder / f"{name}.parquet") from error
+    has_effects = (folder / "effects.h5ad").exists()
+    effects = Effects.read(folder / "effects.h5ad") if has_effects else None
+    genes = effects.genes if effects is not None else pd.Index(read_yaml(folder / "genes.json"), name="gene")
+    return Fold(
+        spec=FoldSpec.from_dict(about["spec"]),
+        data=about["data"],
+        data_hash=about["data_hash"],
+        hash=about["hash"],
+        questions=read_questions(folder / "questions.parquet"),
+        conditions=tables["conditions"],
+        controls=tables["controls"],
+        perturbations=perturbations_from_table(tables["perturbations"], file=str(folder / "perturbations.parquet")),
+        genes=genes,
+        effects=effects,
+        simulated=bool(about["simulated"]),
+        total=about["total"],
+        notes=tuple(about["notes"]),
+        certificate=about["certificate"],
+        screen=screen,
+        folder=folder,
+    )

@@ -1,0 +1,231 @@
+"""Making folds: label once, split by kind, certify, keep under the content's hash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock
+
+from pertbase._io import canonical_json, sha256_text
+from pertbase.errors import InputError
+from pertbase.folds._cells import mean_rows
+from pertbase.folds._certificate import certify
+from pertbase.folds._effects import Effects
+from pertbase.folds._fold import FORMAT, SPLITS, Fold, open_fold
+from pertbase.folds._kinds import Assignment, assign
+from pertbase.folds._labelled import INPUT, Labelled, label
+from pertbase.folds._labels import LabelRule, label_rule
+from pertbase.folds._outcome_table import OutcomeTable
+from pertbase.folds._screen import Screen
+from pertbase.folds._spec import FoldSpec
+from pertbase.folds._views import AMBIGUOUS
+
+__all__ = ["FoldMaker", "make_fold"]
+
+NEAR = 0.5
+"""Cosine of measured effects from which a test condition counts as near a training condition."""
+
+
+class FoldMaker:
+    """Makes the folds of one data set, labelling it once per rule and seed.
+
+    Parameters
+    ----------
+    data
+        A screen or an outcome table.
+    """
+
+    def __init__(self, data: Screen | OutcomeTable) -> None:
+        self.data = data
+        self._labelled: dict[str, Labelled] = {}
+
+    def labelled(self, spec: FoldSpec) -> Labelled:
+        """Return the data set labelled as the spec asks."""
+        key = canonical_json([spec.rule.to_dict(), spec.seed, spec.input_share, spec.min_controls])
+        if key not in self._labelled:
+            self._labelled[key] = label(
+                self.data, spec.rule, seed=spec.seed, input_share=spec.input_share, min_controls=spec.min_controls
+            )
+        return self._labelled[key]
+
+    def hash(self, spec: FoldSpec) -> str:
+        """Return the hash that identifies the fold: of content, spec and format."""
+        return sha256_text(
+            canonical_json({"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": spec.to_dict()})
+        )
+
+    def expand(self, spec: FoldSpec) -> list[FoldSpec]:
+        """Return one spec a fold: ``published`` over several contexts, and ``test_context="each"``, are several.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the data set has no such fold.
+        """
+        if spec.kind == "published" and spec.context is None and len(self.data.contexts) > 1:
+            return [spec.with_(context=context) for context in self.data.contexts]
+        if spec.test_context == "each":
+            return [spec.with_(test_context=context) for context in self.data.contexts]
+        return [spec]
+
+    def split(self, spec: FoldSpec) -> tuple[Labelled, pd.DataFrame, Assignment]:
+        """Return the labelled data set and its conditions with their split and regime, without certifying.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the data set lacks what the kind needs.
+        """
+        labelled = self.labelled(spec)
+        able = (labelled.conditions["reason"] == "").to_numpy()
+        assignment = assign(labelled.conditions.loc[able], dict(labelled.perturbations), spec, data=labelled.name)
+        conditions = labelled.conditions.assign(split="dropped", regime="")
+        conditions.loc[able, "split"] = assignment.split
+        conditions.loc[able, "regime"] = assignment.regime
+        return labelled, conditions, assignment
+
+    def make(self, spec: FoldSpec) -> Fold:
+        """Return the fold, certified.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the data set lacks what the kind needs.
+        """
+        labelled, conditions, assignment = self.split(spec)
+        if spec.kind.startswith("unseen_perturbation") and labelled.effects is not None:
+            conditions["regime"] = _nearness(conditions, labelled.effects)
+        questions = _select(labelled.questions, conditions, spec)
+        screen = self.data if isinstance(self.data, Screen) else None
+        controls = _visibility(labelled.controls, conditions)
+        fold = Fold(
+            spec=spec,
+            data=labelled.name,
+            data_hash=labelled.hash,
+            hash=self.hash(spec),
+            questions=questions,
+            conditions=conditions,
+            controls=controls,
+            perturbations=labelled.perturbations,
+            genes=labelled.genes,
+            effects=None if screen is None else _with_basal(labelled, screen, conditions),
+            simulated=labelled.simulated,
+            total=labelled.total,
+            notes=(*assignment.notes, *_dropped(conditions)),
+            screen=screen,
+        )
+        return certify(fold)
+
+    def build(self, spec: FoldSpec, root: str | Path) -> Fold:
+        """Return the fold from its folder under ``root``, making it first where it is not there.
+
+        The folder carries the content's hash, so that a fold is built once; a lock keeps two processes from
+        building it at the same time.
+        """
+        folder = Path(root) / f"{_file_name(self.data.name)}-{_file_name(spec.name)}-{self.hash(spec)[:12]}"
+        screen = self.data if isinstance(self.data, Screen) else None
+        if not (folder / "fold.yaml").exists():
+            # A kind the data set cannot support is said before anything is written.
+            self.split(spec)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.parent / f".{folder.name}.lock"):
+                if not (folder / "fold.yaml").exists():
+                    self.make(spec).write(folder)
+        return open_fold(folder, screen=screen)
+
+
+def make_fold(data: Screen | OutcomeTable, *, kind: str, seed: int = 0, rule: str | LabelRule = "ranksum", **options: Any) -> Fold:
+    """Return one fold of a data set.
+
+    Parameters
+    ----------
+    data
+        A screen or an outcome table.
+    kind
+        The fold kind, for example ``unseen_perturbation_genetic``.
+    seed
+        Draws the control partition and the split.
+    rule
+        A label rule or the name of one.
+    **options
+        Further fields of :class:`FoldSpec`.
+
+    Raises
+    ------
+    UnsupportedError
+        Where the data set lacks what the kind needs; the message says what.
+    InputError
+        Where an option or a value is unknown, or the options mean several folds.
+    """
+    rule = rule if isinstance(rule, LabelRule) else label_rule(rule)
+    spec = FoldSpec.from_dict({"kind": kind, "seed": seed, "rule": rule, **options})
+    maker = FoldMaker(data)
+    specs = maker.expand(spec)
+    if len(specs) > 1:
+        raise InputError(
+            f"{kind} of {data.name} is {len(specs)} folds, one a context", key="context",
+            value=None, remedy=f"name one: {', '.join(data.contexts)}",
+        )  # fmt: skip
+    return maker.make(specs[0])
+
+
+def _select(questions: pd.DataFrame, conditions: pd.DataFrame, spec: FoldSpec) -> pd.DataFrame:
+    """Return the questions of the three splits with fold, split and regime, in the contract's column order."""
+    about = conditions.set_index(["context", "perturbation"])[["split", "regime"]]
+    keys = pd.MultiIndex.from_frame(questions[["context", "perturbation"]])
+    placed = about.reindex(keys)
+    split = placed["split"].to_numpy()
+    ambiguous = questions["outcome"].isna().to_numpy()
+    regime = np.where(ambiguous, AMBIGUOUS, placed["regime"].to_numpy())
+    table = questions.assign(fold=spec.name, split=split, regime=regime)
+    first = ["id", "fold", "split", "regime"]
+    table = table[[*first, *(name for name in table.columns if name not in first)]]
+    return table.loc[np.isin(split, SPLITS)].reset_index(drop=True)
+
+
+def _visibility(controls: pd.DataFrame, conditions: pd.DataFrame) -> pd.DataFrame:
+    """Add, for each split, whether it may see a control: an input control of one of its contexts."""
+    seen = {split: set(conditions.loc[conditions["split"] == split, "context"]) for split in SPLITS}
+    is_input = controls["role"] == INPUT
+    return controls.assign(**{split: is_input & controls["context"].isin(seen[split]) for split in SPLITS})
+
+
+def _with_basal(labelled: Labelled, screen: Screen, conditions: pd.DataFrame) -> Effects:
+    """Return the measured effects with the mean expression of each context's input controls."""
+    effects = labelled.effects
+    if effects is None:
+        raise InputError("a screen has measured effects", key="effects", value=None)
+    visible = labelled.controls.loc[labelled.controls["role"] == INPUT]
+    basal = {
+        str(context): mean_rows(screen.X, screen.obs.index.get_indexer(cells["cell"]))
+        for context, cells in visible.groupby("context", observed=True)
+    }
+    table = pd.DataFrame.from_dict(basal, orient="index", columns=screen.genes).rename_axis("context")
+    return Effects(effects.values, effects.conditions, effects.genes, effects.statistic, effects.status, table)
+
+
+def _nearness(conditions: pd.DataFrame, effects: Effects) -> np.ndarray:
+    """Return ``near`` or ``far`` for val and test conditions: cosine of measured effects to the nearest training one."""
+    able = conditions["split"].isin(SPLITS).to_numpy()
+    rows = effects.select(conditions.loc[able]).values
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    split = conditions.loc[able, "split"].to_numpy()
+    nearest = (unit @ unit[split == "train"].T).max(axis=1)
+    regime = np.full(len(conditions), "", dtype=object)
+    regime[np.flatnonzero(able)] = np.where(split == "train", "", np.where(nearest >= NEAR, "near", "far"))
+    return regime
+
+
+def _dropped(conditions: pd.DataFrame) -> tuple[str, ...]:
+    reasons = conditions.loc[conditions["split"] == "dropped", "reason"]
+    return (f"{len(reasons)} conditions dropped: {'; '.join(sorted(set(reasons))[:5])}",) if len(reasons) else ()
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+
+

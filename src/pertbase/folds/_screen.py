@@ -1,0 +1,433 @@
+"""The screen: one AnnData of cells under perturbations, in one contract."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from pertbase._io import canonical_json, sha256_text, write_aside
+from pertbase.errors import InputError
+from pertbase.folds._cells import CellTable, Matrix, hash_frame, hash_matrix, read_only
+from pertbase.folds._perturbation import CONTROL, Perturbation, perturbation_table, perturbations_from_table
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+__all__ = ["Screen", "read_anndata", "read_screen", "write_screen"]
+
+FORMAT = 1
+OBS_COLUMNS = ("context", "perturbation", "is_control")
+PREPARE = "`pertbase prepare input=FILE output=FILE` turns other people's files into this contract"
+# Natural log1p of counts scaled to a total T is at most log(1 + T); more means raw or linear values.
+_SLACK = 1e-3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Screen:
+    """One screen, checked against the contract when it is made.
+
+    Parameters
+    ----------
+    name
+        The data set's name, part of every question's id.
+    X
+        Natural log1p of counts scaled to ``total``, shape (n_cells, n_genes), CSR or dense float32.
+    obs
+        One row a cell, unique names: ``context``, ``perturbation``, ``is_control``, ``batch`` (empty text
+        where the screen has none).
+    genes
+        Unique gene symbols.
+    perturbations
+        Every name in ``obs["perturbation"]`` but ``control``, and what it means.
+    total
+        The total that counts were scaled to before the logarithm; part of every fold's hash.
+    simulated
+        Whether the cells come out of a simulation. It follows them into every title, table and file.
+    counts
+        Raw counts, same shape, or None.
+    file
+        Where it was read from.
+
+    Raises
+    ------
+    InputError
+        Where the contract is broken; the message names the file, the column, the value and the remedy.
+    """
+
+    name: str
+    X: Matrix
+    obs: pd.DataFrame
+    genes: pd.Index
+    perturbations: Mapping[str, Perturbation]
+    total: float
+    simulated: bool = False
+    counts: Matrix | None = None
+    file: str | None = None
+    _checked: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self._checked:
+            _check(self)
+        read_only(self.X)
+
+    @classmethod
+    def from_anndata(
+        cls, adata: AnnData, *, name: str | None = None, file: str | Path | None = None
+    ) -> Screen:
+        """Return the screen an AnnData in the contract holds; the AnnData itself is left alone."""
+        where = None if file is None else str(file)
+        about = adata.uns.get("pertbase")
+        if not isinstance(about, Mapping) or "perturbations" not in about:
+            raise InputError(
+                "is not a pertbase screen", file=where, key='uns["pertbase"]', value=about, remedy=PREPARE
+            )
+        if int(about.get("format", 0)) != FORMAT:
+            raise InputError(
+                "was written in another format",
+                file=where,
+                key='uns["pertbase"]["format"]',
+                value=about.get("format"),
+                remedy=f"this version reads format {FORMAT}; run `pertbase prepare` again",
+            )
+        missing = [column for column in OBS_COLUMNS if column not in adata.obs.columns]
+        if missing:
+            raise InputError("obs lacks columns", file=where, key="obs", value=missing, remedy=PREPARE)
+        normalisation = about.get("normalisation", {})
+        if not isinstance(normalisation, Mapping) or "total" not in normalisation:
+            raise InputError(
+                "the total that counts were scaled to is not declared",
+                file=where,
+                key='uns["pertbase"]["normalisation"]["total"]',
+                value=normalisation,
+                remedy=PREPARE,
+            )
+        flags = adata.obs["is_control"]
+        if flags.isna().any() or not set(pd.unique(flags.astype(object))) <= {True, False}:
+            raise InputError(
+                "is_control holds something else than true and false",
+                file=where,
+                key='obs["is_control"]',
+                value=list(pd.unique(flags))[:5],
+                remedy=PREPARE,
+            )
+        obs = pd.DataFrame(
+            {
+                "context": _text(adata.obs["context"], "context", where),
+                "perturbation": _text(adata.obs["perturbation"], "perturbation", where),
+                "is_control": flags.to_numpy(dtype=bool),
+                "batch": _text(adata.obs["batch"], "batch", where) if "batch" in adata.obs.columns else "",
+            },
+            index=pd.Index(adata.obs_names.astype(str), name="cell"),
+        )
+        values = adata.X
+        values = values.to_memory() if hasattr(values, "to_memory") else values
+        return cls(
+            name=str(name or about.get("name") or (Path(where).stem if where else "screen")),
+            X=_as_float32(values, where),
+            obs=obs,
+            genes=pd.Index(adata.var_names.astype(str), name="gene"),
+            perturbations=perturbations_from_table(pd.DataFrame(about["perturbations"]), file=where),
+            total=float(normalisation["total"]),
+            simulated=bool(about.get("simulated", False)),
+            counts=adata.layers.get("counts"),
+            file=where,
+        )
+
+    def to_anndata(self, *, copy: bool = True) -> AnnData:
+        """Return the screen as an AnnData in the contract; without ``copy`` it shares the read-only matrices."""
+        from anndata import AnnData
+
+        obs = self.obs.copy()
+        for column in ("context", "perturbation", "batch"):
+            obs[column] = obs[column].astype("category")
+        adata = AnnData(X=self.X.copy() if copy else self.X, obs=obs, var=pd.DataFrame(index=self.genes.copy()))
+        if self.counts is not None:
+            adata.layers["counts"] = self.counts.copy() if copy else self.counts
+        adata.uns["pertbase"] = {
+            "format": FORMAT,
+            "name": self.name,
+            "simulated": self.simulated,
+            "normalisation": {"method": "log1p_total", "total": float(self.total)},
+            "perturbations": perturbation_table(self.perturbations),
+        }
+        return adata
+
+    def subset(self, cells: np.ndarray) -> Screen:
+        """Return the screen of some cells, by position or boolean mask; perturbations left without cells go."""
+        cells = np.flatnonzero(cells) if np.asarray(cells).dtype == bool else np.asarray(cells)
+        obs = self.obs.iloc[cells].copy()
+        left = set(obs["perturbation"])
+        return Screen(
+            name=self.name,
+            X=self.X[cells].copy(),
+            obs=obs,
+            genes=self.genes,
+            perturbations={key: value for key, value in self.perturbations.items() if key in left},
+            total=self.total,
+            simulated=self.simulated,
+            counts=None if self.counts is None else self.counts[cells].copy(),
+            file=self.file,
+        )
+
+    @cached_property
+    def contexts(self) -> tuple[str, ...]:
+        """The contexts, sorted."""
+        return tuple(sorted(self.obs["context"].unique()))
+
+    @cached_property
+    def conditions(self) -> pd.DataFrame:
+        """One row a condition: context, perturbation, n_cells, modality, mechanism, targets, target_set."""
+        treated = self.obs.loc[~self.obs["is_control"]]
+        table = (
+            treated.groupby(["context", "perturbation"], observed=True).size().rename("n_cells").reset_index()
+        )
+        about = [self.perturbations[name] for name in table["perturbation"]]
+        table["modality"] = [item.modality for item in about]
+        table["mechanism"] = [item.mechanism for item in about]
+        table["targets"] = ["+".join(item.targets) for item in about]
+        table["target_set"] = [item.split_key for item in about]
+        table["n_parts"] = [len(item.parts) for item in about]
+        return table.sort_values(["context", "perturbation"], ignore_index=True)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything a fold can depend on: values, cells, genes, perturbations, total."""
+        return sha256_text(
+            canonical_json(
+                {
+                    "format": FORMAT,
+                    "X": hash_matrix(self.X),
+                    "obs": hash_frame(self.obs),
+                    "genes": list(self.genes),
+                    "perturbations": hash_frame(perturbation_table(self.perturbations)),
+                    "total": float(self.total),
+                }
+            )
+        )
+
+    def cells(self, rows: np.ndarray) -> CellTable:
+        """Return a copy of some cells, by position."""
+        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes)
+
+    def __repr__(self) -> str:
+        title = f"Screen {self.name!r}" + (" (simulated)" if self.simulated else "")
+        return (
+            f"{title}: {len(self.obs):,} cells x {len(self.genes):,} genes, {len(self.contexts)} contexts, "
+            f"{len(self.perturbations)} perturbations, {len(self.conditions)} conditions, "
+            f"{int(self.obs['is_control'].sum()):,} controls"
+        )
+
+    def _repr_html_(self) -> str:
+        per_context = self.obs.groupby("context", observed=True).agg(
+            cells=("is_control", "size"), controls=("is_control", "sum"), batches=("batch", "nunique")
+        )
+        per_context["conditions"] = self.conditions.groupby("context").size()
+        return f"<p>{self!r}</p>" + str(per_context.fillna(0).astype(int).to_html())
+
+
+def _text(column: pd.Series, key: str, file: str | None) -> list[str]:
+    if column.isna().any():
+        raise InputError(
+            f"{int(column.isna().sum())} cells have no {key}",
+            file=file,
+            key=f'obs["{key}"]',
+            value=None,
+            remedy="fill the column or drop those cells",
+        )
+    return [str(item) for item in column]
+
+
+def _as_float32(values: Any, file: str | None) -> Matrix:
+    if values is None:
+        raise InputError("has no X", file=file, key="X", remedy=PREPARE)
+    if sparse.issparse(values):
+        matrix = sparse.csr_matrix(values, dtype=np.float32, copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        return matrix
+    return np.array(values, dtype=np.float32, order="C", copy=True)
+
+
+def _check(screen: Screen) -> None:
+    file = screen.file
+    n_cells, n_genes = screen.X.shape
+    if n_cells == 0 or n_genes == 0:
+        raise InputError("has no cells or no genes", file=file, key="X", value=tuple(screen.X.shape))
+    if len(screen.obs) != n_cells or len(screen.genes) != n_genes:
+        raise InputError("obs or genes do not fit X", file=file, key="X", value=tuple(screen.X.shape))
+    for index, key, remedy in (
+        (
+            screen.genes,
+            "var_names",
+            "make gene symbols unique, for example by keeping the copy with most counts",
+        ),
+        (screen.obs.index, "obs_names", "call adata.obs_names_make_unique() before writing"),
+    ):
+        if not index.is_unique:
+            raise InputError(
+                "names are not unique",
+                file=file,
+                key=key,
+                remedy=remedy,
+                value=list(index[index.duplicated()][:5]),
+            )
+    _check_values(screen)
+    _check_names(screen)
+
+
+def _check_values(screen: Screen) -> None:
+    data = screen.X.data if sparse.issparse(screen.X) else screen.X
+    if not np.isfinite(data).all():
+        raise InputError(
+            "X holds NaN or infinite values",
+            file=screen.file,
+            key="X",
+            remedy="drop those cells or genes",
+            value=f"{int((~np.isfinite(data)).sum())} values",
+        )
+    if data.size and data.min() < 0:
+        raise InputError(
+            "X holds negative values, so it is not log1p of counts",
+            file=screen.file,
+            key="X",
+            value=float(data.min()),
+            remedy="give raw counts to `pertbase prepare`, not scaled data",
+        )
+    if not (np.isfinite(screen.total) and screen.total > 0):
+        raise InputError(
+            "the total is not a positive number",
+            file=screen.file,
+            key="normalisation.total",
+            value=screen.total,
+        )
+    highest = float(data.max()) if data.size else 0.0
+    if highest > np.log1p(screen.total) + _SLACK:
+        raise InputError(
+            f"X exceeds log(1 + total) = {np.log1p(screen.total):.3f}, so it is not the natural log1p of counts "
+            "scaled to the declared total",
+            file=screen.file,
+            key="X",
+            value=round(highest, 3),
+            remedy="declare the right total, or give raw counts to `pertbase prepare`",
+        )
+
+
+def _check_names(screen: Screen) -> None:
+    obs, file = screen.obs, screen.file
+    for key in ("context", "perturbation"):
+        if (obs[key] == "").any():
+            raise InputError(f"some cells have an empty {key}", file=file, key=f'obs["{key}"]', value="")
+    marked = obs["is_control"].to_numpy()
+    named = (obs["perturbation"] == CONTROL).to_numpy()
+    if (marked != named).any():
+        cell = obs.index[int(np.flatnonzero(marked != named)[0])]
+        raise InputError(
+            f'is_control and perturbation == "{CONTROL}" disagree for {int((marked != named).sum())} cells',
+            file=file,
+            key='obs["is_control"]',
+            value=f"cell {cell}: {obs.loc[cell, 'perturbation']}",
+            remedy=PREPARE,
+        )
+    names = set(obs.loc[~marked, "perturbation"])
+    unknown = sorted(names - set(screen.perturbations))
+    if unknown:
+        raise InputError(
+            "perturbations are not in the perturbation table",
+            file=file,
+            key='obs["perturbation"]',
+            value=unknown[:5],
+            remedy=PREPARE,
+        )
+    without = sorted(set(obs["context"]) - set(obs.loc[marked, "context"]))
+    if without:
+        raise InputError(
+            "contexts have no control cells",
+            file=file,
+            key='obs["context"]',
+            value=without[:5],
+            remedy="every context needs unperturbed cells; drop those contexts or mark their controls",
+        )
+    if not names:
+        raise InputError("has no perturbed cells", file=file, key='obs["perturbation"]', value=[CONTROL])
+
+
+def read_anndata(path: str | Path) -> AnnData:
+    """Read an ``.h5ad`` file or a ``.zarr`` folder.
+
+    Raises
+    ------
+    InputError
+        Where it is absent, empty, truncated or of another format.
+    """
+    import anndata
+
+    path = Path(path)
+    if not path.exists():
+        raise InputError(
+            "there is no such file",
+            file=path,
+            remedy="check the path; relative paths start at the working directory",
+        )
+    try:
+        if path.suffix == ".zarr":
+            return anndata.read_zarr(path)
+        if path.suffix in (".h5ad", ".h5"):
+            return anndata.read_h5ad(path)
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"cannot be read as AnnData ({reason})",
+            file=path,
+            remedy="the file may be empty or truncated; fetch or write it again",
+        ) from error
+    raise InputError(
+        "is neither .h5ad nor .zarr",
+        file=path,
+        value=path.suffix,
+        remedy="write it with AnnData's write_h5ad",
+    )
+
+
+def read_screen(path: str | Path, *, name: str | None = None) -> Screen:
+    """Read a screen in the contract from ``.h5ad`` or ``.zarr``.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read or breaks the contract.
+    """
+    return Screen.from_anndata(read_anndata(path), name=name, file=path)
+
+
+def write_screen(screen: Screen, path: str | Path) -> None:
+    """Write a screen as ``.h5ad`` or ``.zarr``, whole or not at all."""
+    path = Path(path)
+    adata = screen.to_anndata(copy=False)
+    if path.suffix == ".h5ad":
+        with write_aside(path) as temporary:
+            adata.write_h5ad(temporary, compression="gzip")
+    elif path.suffix == ".zarr":
+        _write_zarr(adata, path)
+    else:
+        raise InputError("a screen is written as .h5ad or .zarr", file=path, value=path.suffix)
+
+
+def _write_zarr(adata: AnnData, path: Path) -> None:
+    import shutil
+
+    aside = path.with_name(f".{path.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    adata.write_zarr(aside)
+    if path.exists():
+        shutil.rmtree(path)
+    os.replace(aside, path)

@@ -1,0 +1,121 @@
+"""What a fold is asked to be: kind, seed, rule and shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pertbase.errors import InputError, unknown_name
+from pertbase.folds._labels import LabelRule, Ranksum, label_rule
+
+__all__ = ["KINDS", "FoldSpec"]
+
+KINDS = (
+    "unseen_perturbation_genetic",
+    "unseen_perturbation_chemical",
+    "unseen_context_genetic",
+    "unseen_context_chemical",
+    "unseen_both_genetic",
+    "unseen_both_chemical",
+    "genetic_to_chemical",
+    "combinatorial",
+    "published",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldSpec:
+    """Everything, beside the data set, that a fold depends on.
+
+    Parameters
+    ----------
+    kind
+        One of :data:`KINDS`.
+    seed
+        Draws the control partition and the split.
+    rule
+        The label rule, which names the effect statistic.
+    test_share, val_share
+        Shares of target sets (or compounds, or combinations) held out.
+    combination_test_share
+        The share of combinations asked in ``combinatorial``: more than ``test_share``, since there are few.
+    both_share
+        The share of target sets for test, and again for val, in ``unseen_both``.
+    input_share
+        The share of each context's controls a model may see; the labels use the others.
+    test_context, val_context
+        Contexts to hold out; drawn where not given.
+    context
+        For ``published``: the context whose shipped split is used.
+    val
+        For ``genetic_to_chemical``: ``genetic`` (zero-shot) or ``chemical`` (few-shot).
+    min_controls
+        Controls a context needs on each side of the partition.
+    """
+
+    kind: str
+    seed: int = 0
+    rule: LabelRule = field(default_factory=Ranksum)
+    test_share: float = 0.25
+    val_share: float = 0.15
+    combination_test_share: float = 0.5
+    both_share: float = 0.35
+    input_share: float = 0.5
+    test_context: str | None = None
+    val_context: str | None = None
+    context: str | None = None
+    val: str = "genetic"
+    min_controls: int = 10
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown_name("fold", self.kind, KINDS)
+        for name in ("test_share", "val_share", "combination_test_share", "both_share", "input_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError("a share lies between 0 and 1", key=f"fold.{name}", value=getattr(self, name))
+        for first in ("test_share", "combination_test_share"):
+            if getattr(self, first) + self.val_share >= 1:
+                raise InputError(f"{first} and val_share leave nothing to train on", key=f"fold.{first}", value=getattr(self, first))
+        if self.both_share >= 0.5:
+            raise InputError("both_share is taken twice and leaves nothing to train on", key="fold.both_share", value=self.both_share)
+        if self.val not in ("genetic", "chemical"):
+            raise InputError("val is genetic or chemical", key="fold.val", value=self.val)
+        if self.seed < 0:
+            raise InputError("a seed is not negative", key="fold.seed", value=self.seed)
+
+    @property
+    def name(self) -> str:
+        """The fold's name: the kind, then what was named beyond it."""
+        chosen = self.context if self.kind == "published" else self.test_context
+        name = self.kind + (f"_{_slug(chosen)}" if chosen else "")
+        if self.kind == "genetic_to_chemical" and self.val == "chemical":
+            name += "_few_shot"
+        return name if self.seed == 0 else f"{name}_seed{self.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the rule as its own dictionary."""
+        return {**{item.name: getattr(self, item.name) for item in fields(self) if item.name != "rule"}, "rule": self.rule.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> FoldSpec:
+        """Return the spec :meth:`to_dict` came from.
+
+        Raises
+        ------
+        InputError
+            Where a key is unknown.
+        """
+        known = {item.name for item in fields(cls)}
+        for key in values:
+            if key not in known:
+                raise unknown_name("fold option", key, known)
+        rule = values.get("rule", "ranksum")
+        return cls(**{**values, "rule": rule if isinstance(rule, LabelRule) else label_rule(rule)})
+
+    def with_(self, **changes: Any) -> FoldSpec:
+        """Return a copy with some values changed."""
+        return replace(self, **changes)
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")

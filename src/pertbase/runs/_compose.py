@@ -1,0 +1,191 @@
+"""From what was typed to configurations, one a run: Hydra composes, we expand.
+
+Hydra's own ``glob(*)`` skips nested groups and plug-ins and succeeds on no match, and its grammar does not take
+paths with ``=``, commas or brackets. So patterns are expanded and paths quoted here, before Hydra sees them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pertbase._io import read_yaml
+from pertbase.errors import InputError, nearest
+from pertbase.runs._names import Names
+
+__all__ = ["PATH_KEYS", "compose", "expand", "quote", "seed_of", "split_override"]
+
+PATH_KEYS = ("runs", "data.path", "data.targets", "data.folder")
+"""Options that take a path, verbatim: never a list, never an expression."""
+
+_NAMED = ("data", "fold", "baseline")
+
+
+def split_override(text: str) -> tuple[str, str]:
+    """Return key and value of ``key=value``.
+
+    Raises
+    ------
+    InputError
+        Where there is no ``=``.
+    """
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise InputError("is not of the form key=value", key="command line", value=text, remedy="write for example seed=1")
+    return key, value
+
+
+def quote(text: str) -> str:
+    """Return an override in which a path is one quoted text for Hydra."""
+    key, value = split_override(text)
+    if key.lstrip("+~") not in PATH_KEYS or value == "null":
+        return text
+    # Hydra unescapes quotes, and backslashes only where they stand before one.
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
+    return f"{key}='{escaped}'"
+
+
+def expand(overrides: Sequence[str], names: Names, *, multirun: bool) -> list[list[str]]:
+    """Return one list of single-valued overrides a run.
+
+    Parameters
+    ----------
+    overrides
+        As typed: ``key=value``; in a multirun ``key=a,b``, ``range(3)``, ``glob(*)`` too. ``experiment=NAME`` stands
+        for the runs that its file lists; what else is typed is added to each.
+    names
+        What can be named.
+    multirun
+        Whether several values may be given.
+
+    Raises
+    ------
+    InputError
+        Where a name is unknown, a pattern matches nothing, or several values are given outside a multirun.
+    """
+    pairs = [split_override(text) for text in overrides]
+    experiments = [value for key, value in pairs if key == "experiment"]
+    rest = [text for text, (key, _) in zip(overrides, pairs, strict=True) if key != "experiment"]
+    if not experiments:
+        return list(_product(rest, names, multirun=multirun))
+    jobs = []
+    for experiment in experiments[-1].split(","):
+        for entry in _entries(experiment, names):
+            typed = {split_override(text)[0] for text in rest}
+            listed = [f"{key}={value}" for key, value in entry.items() if key not in typed]
+            jobs += list(_product([*listed, *rest], names, multirun=True))
+    return jobs
+
+
+def _entries(experiment: str, names: Names) -> list[Mapping[str, str]]:
+    names.check("experiment", experiment)
+    where = next(
+        (folder / "experiment" / f"{experiment}.yaml" for folder in names.config_dirs
+         if (folder / "experiment" / f"{experiment}.yaml").exists()),
+        Path(__file__).resolve().parents[1] / "conf" / "experiment" / f"{experiment}.yaml",
+    )  # fmt: skip
+    about = read_yaml(where)
+    runs = about.get("runs") if isinstance(about, dict) else None
+    if not isinstance(runs, list) or not all(isinstance(entry, dict) for entry in runs):
+        raise InputError("an experiment lists its runs", file=where, key="runs", value=runs, remedy="write runs: [{data: .., fold: .., baseline: ..}]")
+    return [
+        {str(key): ",".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in entry.items()}
+        for entry in runs
+    ]
+
+
+def _product(overrides: Sequence[str], names: Names, *, multirun: bool) -> Iterator[list[str]]:
+    choices: dict[str, list[str]] = {}
+    for text in overrides:
+        key, _ = split_override(text)
+        values = _values(text, names)
+        if len(values) > 1 and not multirun:
+            raise InputError("several values are given", key=key, value=text, remedy="add -m to run them all")
+        choices[key] = values  # the last one typed wins, as in Hydra
+    for group in _NAMED:
+        for value in choices.get(group, ()):
+            names.check(group, value.partition("=")[2])
+    yield from ([*job] for job in itertools.product(*choices.values()))
+
+
+def _values(text: str, names: Names) -> list[str]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Glob
+    from hydra.errors import HydraException
+
+    key, value = split_override(text)
+    quoted = quote(text)
+    try:
+        override = OverridesParser.create().parse_override(quoted)
+    except HydraException as error:
+        raise InputError(
+            "cannot be understood", key=key, value=value, remedy="quote it: " + f"\"{key}='{value}'\"" + " takes any text"
+        ) from error
+    if not override.is_sweep_override():
+        return [quoted]
+    sweep = override.value()
+    if isinstance(sweep, Glob):
+        if key not in _NAMED:
+            raise InputError("only data, fold and baseline take patterns", key=key, value=value)
+        return [f"{key}={name}" for name in names.match(key, sweep.include, sweep.exclude)]
+    return [f"{key}={item}" for item in override.sweep_string_iterator()]
+
+
+def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> dict[str, Any]:
+    """Return the composed configuration of one run, resolved, with the chosen names under ``choices``.
+
+    Raises
+    ------
+    InputError
+        Where a key is unknown or a value is missing.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_module
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for name, target in names.targets.items():
+        ConfigStore.instance().store(group="baseline", name=name, node={"_target_": target})
+    listed = ",".join(f"'file://{folder.resolve()}'" for folder in names.config_dirs)
+    extra = [f"hydra.searchpath=[{listed}]"] if listed else []
+    try:
+        with initialize_config_module("pertbase.conf", version_base="1.3"):
+            composed = hydra_compose(config, [*overrides, *extra], return_hydra_config=True)
+        choices = {key: str(value) for key, value in composed.hydra.runtime.choices.items() if key in _NAMED}
+        OmegaConf.set_struct(composed, False)
+        composed.pop("hydra")
+        # a mapping of plain values; `???` left in it is caught here
+        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, overrides) from error
+    if not isinstance(plain, dict):
+        raise InputError("the configuration is not a mapping", key=config, value=plain)
+    return {**{str(key): value for key, value in plain.items()}, "choices": choices}
+
+
+def _explain(error: Exception, overrides: Sequence[str]) -> InputError:
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    key = getattr(error, "full_key", None) or getattr(error, "key", None)
+    child = str(key).rpartition(".")[2] if key else ""
+    if "Missing mandatory value" in first:
+        return InputError("needs a value", key=str(key), remedy=f"add {key}=VALUE to the command")
+    parent = getattr(error, "parent_node", None)
+    known = [str(name) for name in parent] if parent is not None and hasattr(parent, "__iter__") else []
+    typed = next((text for text in overrides if split_override(text)[0].endswith(child or "\0")), None)
+    if known and child:
+        close = nearest(child, known)
+        hint = f"did you mean {close!r}? " if close else ""
+        return InputError("unknown option", key=typed or child, remedy=f"{hint}Known there: {', '.join(sorted(known))}")
+    return InputError(f"cannot be composed: {first}", key="command line", value=list(overrides))
+
+
+def seed_of(text: Any, key: str) -> int:
+    """Return a seed from a configuration value."""
+    if isinstance(text, bool) or not isinstance(text, int) or text < 0:
+        raise InputError("a seed is a whole number from 0 on", key=key, value=text)
+    return text

@@ -1,0 +1,207 @@
+"""One run: fold, fit, predict, answer, score, in a folder that is whole or can be taken up again."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import logging
+import platform
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal
+
+from pertbase._io import write_json
+from pertbase.errors import InputError, PertbaseError, UnsupportedError
+from pertbase.folds import Answers, Effects, Fold, FoldMaker, Training
+from pertbase.runs._plan import DataShelf, Plan
+from pertbase.runs._store import FOLDS, Run
+
+__all__ = ["Outcome", "execute", "instantiate"]
+
+State = Literal["done", "already", "skipped", "failed"]
+_VERSIONS = ("pertbase", "numpy", "scipy", "pandas", "anndata", "scikit-learn", "hydra-core")
+_log = logging.getLogger("pertbase")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Parameters
+    ----------
+    what
+        Data, fold, name and seed.
+    state
+        ``done``, ``already`` (complete before), ``skipped`` or ``failed``.
+    reason
+        Why it was skipped or failed.
+    seconds
+        Wall-clock time.
+    """
+
+    what: str
+    state: State
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def execute(plan: Plan, shelf: DataShelf) -> Outcome:
+    """Run a plan, or take it up again, and return how it ended. Failures are recorded, not raised."""
+    started = time.monotonic()
+    run: Run | None = None
+    try:
+        maker = shelf.maker(plan.config["data"])
+        run = plan.run(maker.data.name)
+        # Looked at before the folder is made: a run that is skipped leaves nothing behind.
+        fold = maker.build(plan.spec, plan.runs / FOLDS)
+        baseline = instantiate(plan.config["baseline"], "baseline")
+        reason = _cannot(baseline, fold)
+        if reason:
+            return Outcome(str(plan), "skipped", reason)
+        with run.lock():
+            if not run.claim(_record(plan, maker, fold)):
+                return Outcome(str(plan), "already")
+            _carry_out(run, plan, fold, baseline)
+    except UnsupportedError as error:
+        return Outcome(str(plan), "skipped", str(error))
+    except PertbaseError as error:
+        return _failed(plan, run, str(error), str(error), started)
+    except BaselineError as error:
+        return _failed(plan, run, f"{error} (see error.txt)", "".join(traceback.format_exception(error.__cause__)), started)
+    return Outcome(str(plan), "done", seconds=time.monotonic() - started)
+
+
+class BaselineError(Exception):
+    """Whatever a baseline, perhaps somebody else's, raised."""
+
+
+def _failed(plan: Plan, run: Run | None, reason: str, text: str, started: float) -> Outcome:
+    if run is not None and (run.folder / "config.yaml").exists() and not run.complete:
+        run.fail(text)
+        run.mark("failed", finished=_now())
+    return Outcome(str(plan), "failed", reason, time.monotonic() - started)
+
+
+def _record(plan: Plan, maker: FoldMaker, fold: Fold) -> dict[str, Any]:
+    """Return what identifies the run: all that its scores depend on, and no path of this machine."""
+    return {
+        "data": plan.config["data"],
+        "data_name": maker.data.name,
+        "data_hash": maker.data.hash,
+        "fold": plan.spec.to_dict(),
+        "fold_name": plan.spec.name,
+        "fold_hash": fold.hash,
+        "fold_folder": fold.folder.name if fold.folder else "",
+        "baseline_name": plan.baseline,
+        "baseline": plan.config["baseline"],
+        "adapters": plan.config["adapters"],
+        "seed": plan.seed,
+        "name": plan.name,
+    }
+
+
+def instantiate(config: Mapping[str, Any], what: str) -> Any:
+    """Return the object a configuration with ``_target_`` describes.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be imported or refuses its parameters.
+    """
+    from hydra.errors import HydraException
+    from hydra.utils import instantiate as hydra_instantiate
+
+    if not isinstance(config, Mapping) or "_target_" not in config:
+        raise InputError(f"a {what} is described by the class in _target_", key=f"{what}._target_", value=config)
+    try:
+        return hydra_instantiate(dict(config))
+    except HydraException as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, PertbaseError):
+            raise cause from error
+        raise InputError(
+            f"cannot be made: {str(cause).splitlines()[0] if str(cause) else type(cause).__name__}", key=f"{what}._target_",
+            value=config["_target_"], remedy="check the name and the parameters; packages are looked for beside --config-dir, "
+            "in the working directory and among what is installed",
+        ) from error  # fmt: skip
+
+
+def _cannot(baseline: Any, fold: Fold) -> str | None:
+    """Return why a baseline cannot run on a fold, or None."""
+    from pertbase.baselines import Baseline
+    from pertbase.baselines.base import refusal
+
+    if not isinstance(baseline, Baseline):
+        raise InputError(
+            "is not a baseline", key="baseline._target_", value=type(baseline).__name__,
+            remedy="derive it from pertbase.ExpressionBaseline or pertbase.AnswerBaseline",
+        )  # fmt: skip
+    return refusal(baseline, fold.make_training(seed=0, cells=False))
+
+
+def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
+    from pertbase.adapters import held_out
+    from pertbase.scorers import outcome
+
+    run.mark("running", started=_now())
+    (run.folder / "error.txt").unlink(missing_ok=True)
+    cells = baseline.needs_cells and fold.screen is not None
+    training = fold.make_training(seed=plan.seed, cells=cells)
+    inputs = fold.inputs("test", cells=cells)
+    adapters = {name: instantiate(config, f"adapters.{name}") for name, config in plan.config["adapters"].items()}
+    kept = _guard(lambda: held_out(baseline, training))
+    given = _guard(lambda: _predict(baseline, training, inputs))
+    if isinstance(given, Effects):
+        given.write(run.folder / "effects.h5ad")
+    scores: dict[str, Any] = {}
+    for name, adapter in adapters.items():
+        adapter.fit(training, baseline, held_out=kept)
+        answers = adapter.answer(inputs, given)
+        answers.write(run.folder / "answers" / f"{name}.parquet")
+        scores[name] = {**outcome(answers, fold.truth).to_dict(), "adapter": adapter.describe()}
+    write_json(run.folder / "scores.json", {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores})
+    # Last: a run is complete when everything else is written.
+    run.mark("complete", finished=_now(), **_provenance())
+
+
+def _predict(baseline: Any, training: Training, inputs: Any) -> Effects | Answers:
+    fresh = copy.deepcopy(baseline)
+    fresh.fit(training)
+    given = fresh.answer(inputs) if fresh.answers_directly(training) else fresh.predict(inputs)
+    if not isinstance(given, (Effects, Answers)):
+        raise InputError(
+            "returned something else than Effects or Answers", key="baseline", value=type(given).__name__,
+            remedy="predict() returns pertbase.Effects, answer() returns pertbase.Answers",
+        )  # fmt: skip
+    return given
+
+
+def _guard(call: Any) -> Any:
+    """Call somebody's baseline: its own errors stay errors of ours, and anything else is kept with its traceback.
+
+    The one place where every exception is caught: a table must not end because one row of it is broken.
+    """
+    try:
+        return call()
+    except PertbaseError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        first = str(error).splitlines()[0] if str(error) else ""
+        raise BaselineError(f"{type(error).__name__}: {first}") from error
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _provenance() -> dict[str, Any]:
+    versions: dict[str, str | None] = {}
+    for name in _VERSIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {"versions": versions, "python": platform.python_version(), "platform": platform.platform(), "device": "cpu"}

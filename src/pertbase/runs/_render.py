@@ -1,0 +1,191 @@
+"""Reports as text: for a terminal, as Markdown, as CSV."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+
+from pertbase.folds import OUTCOMES
+from pertbase.runs._published import MARK, published
+from pertbase.runs._report import CEILING, MAIN, FoldTable, Report
+
+__all__ = ["Section", "render", "sections"]
+
+_MISSING = "–"
+
+
+class Section:
+    """A titled table with notes.
+
+    Parameters
+    ----------
+    title
+        One line.
+    table
+        Text cells.
+    notes
+        Lines below it.
+    """
+
+    def __init__(self, title: str, table: pd.DataFrame, notes: Iterable[str] = ()) -> None:
+        self.title = title
+        self.table = table
+        self.notes = tuple(notes)
+
+
+def sections(
+    report: Report, *, compare: tuple[str, str] | None = None, shortcuts: bool = False, adapter: str = MAIN
+) -> list[Section]:
+    """Return what a report shows: a table a fold, the means, the published figures; or a comparison alone."""
+    if compare:
+        table = report.differences(*compare, adapter=adapter)
+        shown = table.assign(difference=[_interval(*row, signed=True) for row in table[["difference", "low", "high"]].to_numpy()])
+        title = f"Paired difference in balanced accuracy, {compare[0]} - {compare[1]}, {adapter}"
+        return [Section(title, shown[["data", "fold", "seed", "difference", "note"]])]
+    found = [_fold_section(table, adapter) for table in report.folds]
+    for data in report.data:
+        found += _means_section(report, data, adapter)
+    if shortcuts:
+        found += [section for table in report.folds if (section := _shortcut_section(report, table, adapter))]
+    for figures in published(report.data):
+        shown = figures.table.map(lambda value: f"{value:.3f}".rstrip("0") if isinstance(value, float) else str(value))
+        found.append(Section(f"{figures.title} ({MARK})", shown.reset_index(), [f"source: {figures.source}"]))
+    return found
+
+
+def _fold_section(table: FoldTable, adapter: str) -> Section:
+    rows = table.rows()
+    scored = rows.loc[rows["baseline"] != CEILING]
+    adapters = list(dict.fromkeys(scored["adapter"]))
+    main = adapter if adapter in adapters else adapters[0]
+    seeds = scored["seed"].nunique() > 1
+    lines = []
+    for (name, seed), group in scored.groupby(["baseline", "seed"], sort=True):
+        by_adapter = group.set_index("adapter")
+        row = by_adapter.loc[main]
+        flag = " *" if bool(row["flagged"]) else ""
+        line = {"baseline": f"{name}, seed {int(seed)}" if seeds else str(name)}
+        for one in adapters:
+            cell = by_adapter.loc[one]
+            # Intervals of the main column alone: three of them side by side leave no room to read.
+            line[f"BA {one}"] = _of(cell, "balanced_accuracy") + flag if one == main else _plain(cell["balanced_accuracy"])
+        line |= {
+            "accuracy": _of(row, "accuracy"),
+            "macro F1": _plain(row["macro_f1"]),
+            "AUROC called": _plain(row["auroc_called"]),
+            "AUROC direction": _plain(row["auroc_direction"]),
+            "ambiguous": _plain(row["ambiguous"]),
+            "coverage": _plain(row["coverage"]),
+            "supported BA": _plain(row["supported_balanced_accuracy"]),
+        }
+        lines.append((-row["balanced_accuracy"] if table.ranks else 0.0, line))
+    lines.sort(key=lambda pair: (math.inf if math.isnan(pair[0]) else pair[0], pair[1]["baseline"]))
+    shown = pd.DataFrame([line for _, line in lines])
+    ceiling = rows.loc[rows["baseline"] == CEILING, "balanced_accuracy"]
+    if len(ceiling):
+        top = {column: _MISSING for column in shown.columns} | {"baseline": CEILING, f"BA {main}": _plain(ceiling.iloc[0])}
+        shown = pd.concat([pd.DataFrame([top]), shown], ignore_index=True)
+    return Section(table.title, shown, _fold_notes(table, scored, main))
+
+
+def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
+    certificate = table.certificate
+    counts = certificate["questions"]["test"]
+    told = ", ".join(f"{counts[name]:,} {name}" for name in OUTCOMES)
+    notes = [f"fold {table.hash[:12]}; test: {told}, {counts['ambiguous']:,} ambiguous; {certificate['verdict']}"]
+    smallest = certificate.get("smallest_difference")
+    if smallest and table.ranks:
+        notes[0] += f"; smallest difference it can detect {smallest:.3f}"
+    if not certificate.get("ceiling"):
+        notes.append("no ceiling: the data set holds no cells")
+    if scored.loc[scored["adapter"] == main, "flagged"].any():
+        notes.append("* thresholds could not be fitted on held-out outcomes: fixed ones are used")
+    warned: dict[str, None] = {}
+    for run in table.runs:
+        for note in run.scores["adapters"].get(main, {}).get("notes", ()):
+            warned.setdefault(note)
+    return [*notes, *table.manifest["notes"], *warned]
+
+
+def _means_section(report: Report, data: str, adapter: str) -> list[Section]:
+    table = report.means(data, adapter=adapter)
+    if table.empty:
+        return []
+    simulated = any(item.simulated for item in report.folds if item.data == data)
+    cells = [_interval(*row) for row in table[["balanced_accuracy", "low", "high"]].to_numpy()]
+    shown = pd.DataFrame({"baseline": table["baseline"], "mean BA": cells, "folds": table["n_folds"].astype(str)})
+    if table["seed"].nunique() > 1:
+        shown.insert(1, "seed", table["seed"].astype(str))
+    title = f"{data}{' (simulated)' if simulated else ''}: mean balanced accuracy over folds, {adapter}"
+    notes = ["intervals are joint over folds; compare rows that ran on the same folds only"]
+    return [Section(title, shown, notes)]
+
+
+def _shortcut_section(report: Report, table: FoldTable, adapter: str) -> Section | None:
+    found = report.decomposition(table, adapter=adapter)
+    if found.empty:
+        return None
+    shown = found.copy()
+    for column in shown.columns:
+        if shown[column].dtype.kind == "f":
+            shown[column] = [_plain(value) for value in shown[column]]
+    first = ["baseline"]
+    shown = shown[[*first, *(name for name in shown.columns if name not in first)]].astype(str)
+    return Section(f"{table.title}: what each baseline adds to shortcuts", shown)
+
+
+def _of(row: pd.Series, name: str) -> str:
+    return _interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def _plain(value: float) -> str:
+    return _MISSING if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def _interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    if math.isnan(value):
+        return _MISSING
+    form = "+.3f" if signed else ".3f"
+    if math.isnan(low):
+        return format(value, form)
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def render(parts: list[Section], form: str) -> str:
+    """Return sections as ``terminal`` text or Markdown (``md``)."""
+    return "\n".join(_markdown(part) if form == "md" else _terminal(part) for part in parts)
+
+
+def _markdown(part: Section) -> str:
+    lines = [f"## {part.title}", ""]
+    lines.append("| " + " | ".join(part.table.columns) + " |")
+    lines.append("|" + "|".join(" --- " for _ in part.table.columns) + "|")
+    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in part.table.to_numpy()]
+    lines += ["", *(f"- {note}" for note in part.notes), ""]
+    return "\n".join(lines)
+
+
+def _terminal(part: Section) -> str:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=part.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    for number, column in enumerate(part.table.columns):
+        table.add_column(str(column), justify="left" if number == 0 else "right", no_wrap=True)
+    for row in part.table.to_numpy():
+        table.add_row(*(str(cell) for cell in row))
+    console = Console(file=io.StringIO(), width=max(80, console_width(part)), highlight=False)
+    console.print(table)
+    for note in part.notes:
+        console.print(f"  {note}", markup=False)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def console_width(part: Section) -> int:
+    """Return the width a table needs, so that no number is cut off where the output is a file."""
+    widths = [max([len(str(column)), *(len(str(cell)) for cell in part.table[column])]) for column in part.table.columns]
+    return sum(widths) + 3 * len(widths) + 2

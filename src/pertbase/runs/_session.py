@@ -1,0 +1,88 @@
+"""Many runs, one after another: plan all, carry out each, tell the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pertbase.runs._compose import expand
+from pertbase.runs._execute import Outcome, execute
+from pertbase.runs._names import Names
+from pertbase.runs._plan import DataShelf, Skip, make_plans
+
+__all__ = ["run_session", "summary"]
+
+Say = Callable[[str], None]
+
+
+def run_session(
+    overrides: Sequence[str], *, multirun: bool, config_dirs: Sequence[Path] = (), dry_run: bool = False, say: Say = print
+) -> list[Outcome]:
+    """Run everything that a command line asks for.
+
+    Parameters
+    ----------
+    overrides
+        ``key=value`` as typed.
+    multirun
+        Whether lists, ranges and patterns are allowed.
+    config_dirs
+        Configuration folders of the user's.
+    dry_run
+        Plan, say what would be run, and stop.
+    say
+        Takes a line for each run as it ends.
+
+    Returns
+    -------
+    list
+        How each run ended, in the order they were run.
+
+    Raises
+    ------
+    InputError
+        Where a name, an option or a pattern is wrong: nothing is run then.
+    """
+    names = Names(tuple(config_dirs))
+    names.make_importable()
+    shelf = DataShelf()
+    jobs = expand(overrides, names, multirun=multirun)
+    plans = make_plans(jobs, names, shelf)
+    outcomes: list[Outcome] = []
+    for number, plan in enumerate(plans, start=1):
+        if isinstance(plan, Skip):
+            outcome = Outcome(plan.what, "failed" if plan.failed else "skipped", plan.reason)
+        elif dry_run:
+            say(str(plan))
+            continue
+        else:
+            outcome = execute(plan, shelf)
+        outcomes.append(outcome)
+        say(_line(outcome, number, len(plans)))
+    return outcomes
+
+
+def _line(outcome: Outcome, number: int, of: int) -> str:
+    end = f"{outcome.state} in {outcome.seconds:.1f} s" if outcome.state == "done" else outcome.state
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    return f"[{number}/{of}] {outcome.what}: {end}{reason}"
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Return how many runs were done, skipped and failed, and the reasons, each once with its runs counted."""
+    lines = []
+    for state in ("skipped", "failed"):
+        reasons: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            if outcome.state == state:
+                reasons.setdefault(outcome.reason, []).append(outcome.what)
+        for reason, runs in reasons.items():
+            first = f"{runs[0]}" + (f" and {len(runs) - 1} more" if len(runs) > 1 else "")
+            lines.append(f"  {state}: {first}: {reason}")
+    states: list[str] = [outcome.state for outcome in outcomes]
+    counts = ", ".join(
+        f"{states.count(state)} {word}"
+        for state, word in (("done", "done"), ("already", "already complete"), ("skipped", "skipped"), ("failed", "failed"))
+        if states.count(state) or state == "done"
+    )
+    return "\n".join([*lines, counts])

@@ -1,0 +1,166 @@
+"""The folder a run leaves behind, and what can be read off it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from pertbase._io import plain, read_json, read_yaml, write_json, write_text, write_yaml
+from pertbase.errors import InputError, PertbaseError
+from pertbase.folds import Answers, Effects
+
+__all__ = ["FOLDS", "Run", "find_runs", "run_folder"]
+
+FOLDS = "_folds"
+"""Where, among runs, the folds they share are kept."""
+
+
+def run_folder(runs: str | Path, data: str, fold: str, name: str, seed: int) -> Path:
+    """Return ``<runs>/<data>/<fold>/<name>/seed<n>``; what a file name cannot hold becomes ``-``."""
+    return Path(runs) / _safe(data) / _safe(fold) / _safe(name) / f"seed{seed}"
+
+
+def _safe(name: str) -> str:
+    kept = "".join(letter if letter.isalnum() or letter in "-_.+@" else "-" for letter in name)
+    return kept.lstrip(".") or "-"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One baseline, with preset, on one fold with one seed, by its folder.
+
+    Parameters
+    ----------
+    folder
+        Holds ``config.yaml``, ``status.json`` and, once complete, ``scores.json``, ``answers/`` and, for expression
+        baselines, ``effects.h5ad``; ``error.txt`` after a failure.
+    """
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What was run: data, fold, baseline, adapters, seed, name."""
+        return dict(read_yaml(self.folder / "config.yaml"))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """State (``running``, ``complete``, ``failed``), times, versions, device."""
+        path = self.folder / "status.json"
+        return dict(read_json(path)) if path.exists() else {"state": "running"}
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ended well."""
+        return self.status.get("state") == "complete"
+
+    @cached_property
+    def scores(self) -> dict[str, Any]:
+        """Scores by adapter: values only, no timings."""
+        return dict(read_json(self.folder / "scores.json"))
+
+    @property
+    def fold_folder(self) -> Path:
+        """The fold it ran on, among its runs."""
+        return self.folder.parents[3] / FOLDS / str(self.config["fold_folder"])
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The adapters it was answered with."""
+        return tuple(self.config["adapters"])
+
+    def answers(self, adapter: str) -> Answers:
+        """Return the answers of one adapter."""
+        return Answers.read(self.folder / "answers" / f"{adapter}.parquet")
+
+    def effects(self) -> Effects:
+        """Return the predicted effects of an expression baseline."""
+        return Effects.read(self.folder / "effects.h5ad")
+
+    def __repr__(self) -> str:
+        return f"Run({'/'.join(self.folder.parts[-4:])}, {self.status.get('state')})"
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from running here at the same time; they wait."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / ".lock")
+            with lock:
+                yield
+        except OSError as error:
+            raise PertbaseError(
+                f"the run's folder cannot be used ({error.strerror or error})", file=self.folder,
+                remedy="remove what stands in its place, or choose another runs=FOLDER",
+            ) from error  # fmt: skip
+
+    def claim(self, config: Mapping[str, Any]) -> bool:
+        """Write the configuration, and return whether there is anything left to do.
+
+        Raises
+        ------
+        InputError
+            Where the folder holds a run of another configuration; the message names the difference.
+        """
+        wanted = plain(config)
+        path = self.folder / "config.yaml"
+        if path.exists():
+            kept = read_yaml(path)
+            if kept != wanted:
+                raise InputError(
+                    "holds a run of another configuration", file=self.folder, key="name", value=wanted.get("name"),
+                    remedy=f"{_difference(kept, wanted)}; give name=ANOTHER, or remove the folder",
+                )  # fmt: skip
+            return not self.complete
+        write_yaml(path, wanted)
+        return True
+
+    def mark(self, state: str, **about: Any) -> None:
+        """Write ``status.json``."""
+        write_json(self.folder / "status.json", {"state": state, **about})
+
+    def fail(self, text: str) -> None:
+        """Write ``error.txt``."""
+        write_text(self.folder / "error.txt", text)
+
+
+def _difference(kept: Any, wanted: Any) -> str:
+    first, second = _flat(kept), _flat(wanted)
+    keys = [key for key in sorted({*first, *second}) if first.get(key, "absent") != second.get(key, "absent")]
+    told = [f"{key} is {first.get(key, 'absent')!r} there and {second.get(key, 'absent')!r} here" for key in keys[:3]]
+    return "; ".join(told) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        flat: dict[str, Any] = {}
+        for key, item in value.items():
+            flat.update(_flat(item, f"{prefix}.{key}" if prefix else str(key)))
+        return flat
+    return {prefix: value}
+
+
+def find_runs(runs: str | Path) -> list[Run]:
+    """Return every run below a folder, sorted by path.
+
+    Raises
+    ------
+    InputError
+        Where there is no such folder.
+    """
+    root = Path(runs)
+    if not root.is_dir():
+        raise InputError("there is no such folder", file=root, key="runs", remedy="run something first: pertbase run runs=FOLDER ...")
+    return [
+        Run(path.parent)
+        for path in sorted(root.glob("*/*/*/seed*/config.yaml"))
+        if not path.relative_to(root).parts[0].startswith((".", "_"))
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -30,6 +30,10 @@ class Model(Protocol):
     @property
     def refit(self) -> bool:
         """Whether ``fit`` uses every condition it is given, val included."""
+
+    @property
+    def needs_cells(self) -> bool:
+        """Whether it wants cells beside effects."""
 
     def fit(self, training: Training) -> Any:
         """Fit, forgetting any earlier fit."""
@@ -83,7 +87,7 @@ class HeldOut:
     @cached_property
     def codes(self) -> np.ndarray:
         """Codes of the true outcomes of the questions the model speaks to, shape (n,)."""
-        return outcome_codes(self.questions["outcome"])[self.speaks].astype(np.int64)
+        return np.asarray(outcome_codes(self.questions["outcome"])[self.speaks], dtype=np.int64)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -126,6 +130,8 @@ def held_out(
     cross_fit
         Whether to cross-fit at all. By default only models with ``refit``: the others are costly to train.
     """
+    if not model.needs_cells:
+        training = replace(training, cells=None)
     known = training.headline
     in_val = known.loc[known["split"] == "val"]
     counts = _counts(outcome_codes(in_val["outcome"]))

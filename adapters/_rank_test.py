@@ -164,7 +164,8 @@ class RankTest(Adapter):
                 value=len(predicted),
                 remedy="predict more cells, or lower adapter.n_cells",
             )
-        return np.maximum(predicted[self._drawn(np.arange(len(predicted)), *key)], 0.0)
+        drawn = predicted[self._drawn(np.arange(len(predicted)), *key)]
+        return np.asarray(np.maximum(drawn, 0.0))
 
     def _p_values(self, reference: np.ndarray, samples: list[np.ndarray]) -> np.ndarray:
         for sample in samples:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pertbase.folds import OUTCOMES, SCORES, Answers, Effects
+from pertbase.folds import OUTCOMES, SCORES, Answers, Effects, vote
 
 __all__ = [
     "DEFAULT_THRESHOLD",
@@ -23,7 +23,6 @@ __all__ = [
     "Offsets",
     "Thresholds",
     "answers_from_effects",
-    "decide",
     "log_scores",
     "shifted_answers",
 ]
@@ -40,8 +39,6 @@ Thresholds = tuple[float, float]
 Offsets = tuple[float, float]
 """Added to the log scores of up and down; no_change gets 0."""
 
-# Ties go to no_change, then down.
-_TIE_ORDER = np.array([2, 1, 0])
 _SMALLEST_SCORE = 1e-12
 
 
@@ -49,11 +46,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Return the softmax over the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-
-def decide(logits: np.ndarray) -> np.ndarray:
-    """Return the code of the largest of three logits in each row; ties to no_change, then down."""
-    return np.asarray(_TIE_ORDER[np.argmax(logits[:, _TIE_ORDER], axis=1)])
 
 
 def answers_from_effects(questions: pd.DataFrame, effects: Effects, thresholds: Thresholds) -> Answers:
@@ -101,6 +93,6 @@ def shifted_answers(given: Answers, offsets: Offsets) -> Answers:
     logs, movable = log_scores(given.table)
     logits = logs + np.array([*offsets, 0.0])
     table = given.table.copy()
-    table.loc[movable, "outcome"] = np.array(OUTCOMES, dtype=object)[decide(logits[movable])]
+    table.loc[movable, "outcome"] = np.array(OUTCOMES, dtype=object)[vote(logits[movable])]
     table.loc[movable, list(SCORES)] = softmax(logits[movable])
     return Answers(table, given.reasons, given.file)

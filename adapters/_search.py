@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pertbase.adapters._scores import SCALE, Offsets, decide
+from pertbase.adapters._scores import SCALE, Offsets
+from pertbase.folds import vote
 
 __all__ = ["best_offsets", "best_threshold", "matched_offsets", "matched_threshold"]
 
@@ -99,7 +100,7 @@ def best_offsets(logs: np.ndarray, codes: np.ndarray) -> Offsets:
     weights = np.array([sizes[1] * sizes[2], sizes[0] * sizes[2], sizes[0] * sizes[1]], dtype=np.int64)
 
     def worth(offsets: np.ndarray) -> int:
-        right = decide(logs + offsets) == codes
+        right = vote(logs + offsets) == codes
         return int(weights[codes[right]].sum())
 
     best, best_worth = np.zeros(3), worth(np.zeros(3))
@@ -123,7 +124,7 @@ def _margins(logits: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
     """Return by how much a column must rise to win each row, and which code it takes the row from."""
     rivals = logits.copy()
     rivals[:, column] = -np.inf
-    rival = decide(rivals)
+    rival = vote(rivals)
     return np.take_along_axis(rivals, rival[:, None], axis=1)[:, 0] - logits[:, column], rival
 
 

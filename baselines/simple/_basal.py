@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from pertbase.baselines.base import AnswerBaseline
-from pertbase.baselines.simple._common import answers, fitted, most_frequent
+from pertbase.baselines.simple._common import answers, fitted
 from pertbase.errors import UnsupportedError
-from pertbase.folds import OUTCOMES, Answers, Inputs, Training, outcome_codes
+from pertbase.folds import OUTCOMES, Answers, Inputs, Training, outcome_codes, vote
 
 __all__ = ["BasalExpression"]
 
@@ -63,7 +63,7 @@ class BasalExpression(AnswerBaseline):
         logits = np.column_stack([standard, np.ones(len(standard))]) @ weights
         scores = np.exp(logits - logits.max(axis=1, keepdims=True))
         scores /= scores.sum(axis=1, keepdims=True)
-        return answers(inputs.questions, most_frequent(scores), scores, supported=covered)
+        return answers(inputs.questions, vote(scores), scores, supported=covered)
 
 
 def _features(basal: pd.DataFrame | None, questions: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,15 +9,11 @@ import numpy as np
 import pandas as pd
 
 from pertbase.errors import InputError, UnsupportedError
-from pertbase.folds import OUTCOMES, SCORES, Answers, Effects, Inputs, Training, outcome_codes
+from pertbase.folds import OUTCOMES, SCORES, Answers, Effects, Inputs, Training, outcome_counts
 
-__all__ = ["TIE_ORDER", "Measured", "Shares", "answers", "fitted", "measured", "most_frequent", "predicted"]
+__all__ = ["Measured", "Shares", "answers", "fitted", "measured", "predicted"]
 
 T = TypeVar("T")
-
-TIE_ORDER = np.array([2, 1, 0])
-"""Outcome codes in the order in which they win a tie: no_change, down, up. With it PerturbQA's published prior comes
-out to the fourth digit on all four lines, and with no other order."""
 
 _NO_CHANGE = OUTCOMES.index("no_change")
 
@@ -49,27 +44,21 @@ class Shares:
     total: np.ndarray
 
     @classmethod
-    def of(cls, keys: Iterable[Hashable], outcomes: Iterable[str]) -> Shares:
-        """Count the outcomes under each key."""
-        codes, unique = pd.factorize(pd.Index(keys))
-        counts = np.zeros((len(unique), len(OUTCOMES)))
-        np.add.at(counts, (codes, outcome_codes(outcomes)), 1.0)
-        return cls(pd.Index(unique), counts, counts.sum(axis=0))
+    def of(cls, questions: pd.DataFrame, key: str) -> Shares:
+        """Count the outcomes of questions that have one, under each value of a column."""
+        table = outcome_counts(questions, key)
+        counts = table.to_numpy(dtype=np.float64)
+        return cls(table.index, counts, counts.sum(axis=0))
 
-    def at(self, keys: Iterable[Hashable]) -> np.ndarray:
+    def at(self, keys: pd.Series) -> np.ndarray:
         """Return the counts under each key, shape (n, 3); zeros where a key was never seen."""
-        rows = self.keys.get_indexer(pd.Index(keys))
-        return np.where((rows >= 0)[:, None], self.counts[rows] if len(self.keys) else 0.0, 0.0)
+        rows = self.keys.get_indexer(pd.Index(keys.astype(object)))
+        return np.asarray(np.vstack([self.counts, np.zeros(len(OUTCOMES))])[rows])
 
     @property
     def frequency(self) -> np.ndarray:
         """The share of each outcome over all questions, shape (3,)."""
-        return self.total / max(self.total.sum(), 1.0)
-
-
-def most_frequent(counts: np.ndarray) -> np.ndarray:
-    """Return the code of the largest count in each row; ties by :data:`TIE_ORDER`."""
-    return np.asarray(TIE_ORDER[np.argmax(counts[..., TIE_ORDER], axis=-1)])
+        return np.asarray(self.total / max(self.total.sum(), 1.0))
 
 
 def answers(

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from pertbase.baselines.base import AnswerBaseline, ExpressionBaseline
-from pertbase.baselines.simple._common import Measured, Shares, answers, fitted, measured, most_frequent, predicted
-from pertbase.folds import OUTCOMES, Answers, Effects, Inputs, Training
+from pertbase.baselines.simple._common import Measured, Shares, answers, fitted, measured, predicted
+from pertbase.folds import OUTCOMES, Answers, Effects, Inputs, Training, vote
 
 __all__ = ["AskedElsewhere", "CrossContext"]
 
@@ -54,8 +54,7 @@ class CrossContext(ExpressionBaseline, AnswerBaseline):
         """Average the effects, or count the outcomes, of each perturbation over train and val."""
         self._effects = self._mean = self._genes = self._shares = None
         if self.answers_directly(training):
-            known = training.headline
-            self._shares = Shares.of(_pair(known), known["outcome"])
+            self._shares = Shares.of(training.questions.assign(pair=_pair(training.questions)), "pair")
             return self
         seen: Measured = measured(training, self)
         names = seen.conditions["perturbation"].to_numpy()
@@ -77,7 +76,7 @@ class CrossContext(ExpressionBaseline, AnswerBaseline):
         covered = counts.sum(axis=1) > 0
         smoothed = counts + shares.frequency
         scores = smoothed / np.where(covered, smoothed.sum(axis=1), 1.0)[:, None]
-        return answers(inputs.questions, most_frequent(counts), scores, supported=covered)
+        return answers(inputs.questions, vote(counts), scores, supported=covered)
 
 
 class AskedElsewhere(AnswerBaseline):
@@ -104,7 +103,7 @@ class AskedElsewhere(AnswerBaseline):
         """Note what was asked, ambiguous questions too, and count each gene's directions."""
         self._asked = pd.Index(_pair(training.questions).unique())
         called = training.questions.loc[training.questions["outcome"].isin(OUTCOMES[:2])]
-        self._directions = Shares.of(called["gene"], called["outcome"])
+        self._directions = Shares.of(called, "gene")
         return self
 
     def answer(self, inputs: Inputs) -> Answers:

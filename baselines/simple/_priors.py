@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pertbase.baselines.base import AnswerBaseline
-from pertbase.baselines.simple._common import Shares, answers, fitted, most_frequent
-from pertbase.folds import OUTCOMES, Answers, Inputs, Training
+from pertbase.baselines.simple._common import Shares, answers, fitted
+from pertbase.folds import OUTCOMES, Answers, Inputs, Training, vote
 
 __all__ = ["GenePrior", "NoChange", "PerturbationPrior"]
 
@@ -55,8 +55,7 @@ class GenePrior(AnswerBaseline):
 
     def fit(self, training: Training) -> GenePrior:
         """Count the outcomes of each gene over train and val, contexts pooled."""
-        known = training.headline
-        self._shares = Shares.of(known["gene"], known["outcome"])
+        self._shares = Shares.of(training.questions, "gene")
         return self
 
     def answer(self, inputs: Inputs) -> Answers:
@@ -66,12 +65,12 @@ class GenePrior(AnswerBaseline):
         frequency = shares.frequency
         if not self.balanced:
             unseen = counts.sum(axis=1) == 0
-            codes = most_frequent(np.where(unseen[:, None], shares.total, counts))
+            codes = vote(np.where(unseen[:, None], shares.total, counts))
             return answers(inputs.questions, codes, _normalised(counts + frequency))
         # A class that never occurs in training has no counts to divide, and stays at zero.
         occurs = frequency > 0
         weighted = counts / np.where(occurs, frequency, 1.0)
-        return answers(inputs.questions, most_frequent(weighted), _normalised(weighted + occurs))
+        return answers(inputs.questions, vote(weighted), _normalised(weighted + occurs))
 
 
 class PerturbationPrior(AnswerBaseline):
@@ -90,9 +89,8 @@ class PerturbationPrior(AnswerBaseline):
 
     def fit(self, training: Training) -> PerturbationPrior:
         """Count the outcomes of each perturbation and each target set over train and val."""
-        known = training.headline
-        self._by_name = Shares.of(known["perturbation"], known["outcome"])
-        self._by_set = Shares.of(known["target_set"], known["outcome"])
+        self._by_name = Shares.of(training.questions, "perturbation")
+        self._by_set = Shares.of(training.questions, "target_set")
         return self
 
     def answer(self, inputs: Inputs) -> Answers:
@@ -101,7 +99,7 @@ class PerturbationPrior(AnswerBaseline):
         counts = by_name.at(inputs.questions["perturbation"])
         for fallback in (by_set.at(inputs.questions["target_set"]), by_name.total):
             counts = np.where(counts.sum(axis=1, keepdims=True) == 0, fallback, counts)
-        return answers(inputs.questions, most_frequent(counts), _normalised(counts + by_name.frequency))
+        return answers(inputs.questions, vote(counts), _normalised(counts + by_name.frequency))
 
 
 def _normalised(weights: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,7 @@ def certify(fold: Fold) -> Fold:
     test = fold.questions.loc[(fold.questions["split"] == "test") & fold.questions["outcome"].notna()]
     training = fold.questions.loc[fold.questions["split"].isin(("train", "val"))]
     counts = _counts(fold)
-    fewest = min(counts["test"][outcome] for outcome in OUTCOMES)
-    short = [outcome for outcome in OUTCOMES if counts["test"][outcome] < MINIMUM_OF_A_CLASS]
+    short = [f"{counts['test'][outcome]} {outcome}" for outcome in OUTCOMES if counts["test"][outcome] < MINIMUM_OF_A_CLASS]
     priors = _priors(training, test)
     difference = _paired(test, priors["gene_prior_balanced"], priors["gene_prior"])
     tested = fold.conditions.loc[fold.conditions["split"] == "test"]
@@ -55,13 +54,17 @@ def certify(fold: Fold) -> Fold:
         "power": None if tested["power"].isna().all() else float(tested["power"].mean()),
         "smallest_difference": _smallest(difference),
         "ranks_baselines": not short,
-        "verdict": (
-            f"cannot rank baselines: test has {fewest} questions {' and '.join(short)}, fewer than {MINIMUM_OF_A_CLASS}"
-            if short
-            else "can rank baselines"
-        ),
+        "verdict": _verdict(short, difference),
     }
     return replace(fold, certificate=certificate)
+
+
+def _verdict(short: list[str], difference: Interval) -> str:
+    if short:
+        return f"cannot rank baselines: test holds only {' and '.join(short)} questions, and {MINIMUM_OF_A_CLASS} of each are needed"
+    if min(difference.n_sets, difference.n_genes) < 2:
+        return "can rank baselines, but without intervals: all test questions are about one target set or compound"
+    return "can rank baselines"
 
 
 def _counts(fold: Fold) -> dict[str, dict[str, int]]:
@@ -137,6 +140,16 @@ def _ceiling(fold: Fold) -> dict[str, Any] | None:
         conditions=of("test"),
         rule=fold.spec.rule,
         tune=of("train", "val"),
+        batches=obs["batch"].to_numpy(),
+        asked=_asked(fold),
         rng=generator(fold.spec.seed, "ceiling", fold.name),
     )
-    return ceiling.to_dict()
+    return asdict(ceiling)
+
+
+def _asked(fold: Fold) -> dict[tuple[str, str], np.ndarray]:
+    """Return which readout genes each condition is asked about."""
+    return {
+        (str(context), str(name)): fold.genes.isin(rows["gene"])
+        for (context, name), rows in fold.questions.groupby(["context", "perturbation"], observed=True)
+    }

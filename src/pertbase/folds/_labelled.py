@@ -205,32 +205,30 @@ def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
         shipped = table.table.groupby(["context", "perturbation"], observed=True)["split"].first()
         keys = pd.MultiIndex.from_frame(conditions[["context", "perturbation"]])
         conditions["published"] = shipped.astype(object).reindex(keys).to_numpy()
-    about = conditions.set_index(["context", "perturbation"])
-    blocks = []
-    for (context, name), rows in table.table.groupby(["context", "perturbation"], observed=True, sort=True):
-        condition = about.loc[(context, name)]
-        own = set(table.perturbations[name].targets)
-        rows = rows.loc[~rows["gene"].isin(own)] if own else rows
-        genes = rows["gene"].astype(str).to_numpy(dtype=object)
-        blocks.append(
-            pd.DataFrame(
-                {
-                    "id": question_ids(table.name, rule, str(context), str(name), genes),
-                    "context": str(context),
-                    "perturbation": str(name),
-                    "mechanism": condition["mechanism"],
-                    "targets": condition["targets"],
-                    "target_set": condition["target_set"],
-                    "gene": genes,
-                    "outcome": rows["outcome"].astype(object).to_numpy(),
-                    "effect": np.nan,
-                    "p_value": np.nan,
-                    "p_adjusted": np.nan,
-                    "n_cells": 0,
-                }
-            )
-        )
-    questions = pd.concat(blocks, ignore_index=True)
+    rows = table.table.sort_values(["context", "perturbation", "gene"], kind="stable", ignore_index=True)
+    number = pd.MultiIndex.from_frame(conditions[["context", "perturbation"]]).get_indexer(
+        pd.MultiIndex.from_frame(rows[["context", "perturbation"]].astype(object))
+    )
+    genes = rows["gene"].astype(object).to_numpy()
+    own = {(row, gene) for row, name in enumerate(conditions["perturbation"]) for gene in table.perturbations[name].targets}
+    kept = np.fromiter((key not in own for key in zip(number, genes, strict=True)), dtype=bool, count=len(rows))
+    rows, number, genes = rows.loc[kept], number[kept], genes[kept]
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    ids: list[str] = []
+    for start, end in zip(starts, [*starts[1:], len(number)], strict=True):
+        condition = conditions.iloc[number[start]]
+        ids += question_ids(table.name, rule, condition["context"], condition["perturbation"], genes[start:end])
+    copied = ("context", "perturbation", "mechanism", "targets", "target_set")
+    questions = pd.DataFrame(
+        {
+            "id": ids,
+            **{name: conditions[name].to_numpy(dtype=object)[number] for name in copied},
+            "gene": genes,
+            "outcome": rows["outcome"].astype(object).to_numpy(),
+            **dict.fromkeys(("effect", "p_value", "p_adjusted"), np.nan),
+            "n_cells": 0,
+        }
+    )
     return Labelled(
         name=table.name, hash=table.hash, simulated=False, conditions=_count_outcomes(conditions, questions),
         questions=questions, perturbations=dict(table.perturbations), genes=table.genes, effects=None,

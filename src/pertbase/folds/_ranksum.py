@@ -184,7 +184,8 @@ def _z_scores(values: np.ndarray, owners: np.ndarray, sizes: np.ndarray) -> np.n
     below = np.cumsum(beside) - beside
 
     tied = beside[position]
-    higher = np.bincount(owner, weights=count * (below[position] + tied / 2), minlength=n_codes)[1:]
+    # bincount of nothing counts in integers, whatever its weights: a gene no cell expresses.
+    higher = np.bincount(owner, weights=count * (below[position] + tied / 2), minlength=n_codes)[1:].astype(np.float64)
     extra = (tied + count) ** 3 - tied**3 - count
     ties: np.ndarray = np.bincount(owner, weights=extra, minlength=n_codes)[1:].astype(np.float64)
     ties = ties + np.sum(beside**3 - beside)

@@ -164,20 +164,26 @@ class Training:
         """Return disjoint masks over the conditions, for cross-fitting in the manner of the fold's kind.
 
         Conditions are kept together by context for ``unseen_context`` with several contexts, else by target
-        set. Groups are balanced by the number of up and down questions.
+        set; for ``combinatorial`` only combinations are in a group. Groups are balanced by the number of up and
+        down questions.
         """
         by_context = self.kind.startswith("unseen_context") and self.conditions["context"].nunique() > 1
         keys = self.conditions["context" if by_context else "target_set"].astype(str)
         called = self.questions.loc[self.questions["outcome"].isin(OUTCOMES[:2])]
         calls = called.groupby(["context", "perturbation"], observed=True).size()
-        weight = pd.Series([int(calls.get(key, 0)) for key in _keys(self.conditions)]).groupby(keys.to_numpy()).sum()
+        # Where combinations are asked about, the parts seen alone are never held out.
+        asked = np.ones(len(keys), dtype=bool)
+        if self.kind == "combinatorial":
+            asked = (self.conditions["n_parts"] > 1).to_numpy()
+        weights = pd.Series([int(calls.get(key, 0)) for key in _keys(self.conditions)])
+        weight = weights[asked].groupby(keys.to_numpy()[asked]).sum()
         rng = generator(self.seed, "groups", self.fold)
         order = weight.index.to_numpy()[np.lexsort((rng.random(len(weight)), -weight.to_numpy()))]
         n_groups = min(n_groups, len(order))
         # Boustrophedon over keys ordered by calls, so that every group gets strong and weak ones.
         lanes = np.concatenate([np.arange(n_groups), np.arange(n_groups)[::-1]])
         lane = {key: int(lanes[position % len(lanes)]) for position, key in enumerate(order)}
-        numbers = np.array([lane[key] for key in keys])
+        numbers = np.array([lane[key] if held else -1 for key, held in zip(keys, asked, strict=True)])
         return [numbers == number for number in range(n_groups)]
 
     @cached_property

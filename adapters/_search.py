@@ -56,17 +56,21 @@ def best_threshold(values: np.ndarray, hits: np.ndarray, misses: np.ndarray) -> 
 
 
 def matched_threshold(values: np.ndarray, share: float) -> float:
-    """Return the threshold, not negative, above which the given share of values lies.
+    """Return the threshold, not negative, above which as near the given share of values lies as can be.
 
-    Between the two neighbouring values; where they are equal, at them, so that fewer are called, not more.
+    In the middle between two neighbouring values. Equal values stay together, so that a model that says the same of
+    everything is never cut by a hair.
     """
-    n_called = round(share * len(values))
-    falling = np.sort(values)[::-1]
-    if n_called == 0 or not len(values):
-        return max(float(falling[0]), 0.0) if len(values) else SCALE
-    high = float(falling[n_called - 1])
-    low = float(falling[n_called]) if n_called < len(values) else 0.0
-    return max(_middle(low, high), 0.0)
+    return max(-_cut(-values, share, SCALE), 0.0)
+
+
+def _cut(values: np.ndarray, share: float, margin: float) -> float:
+    """Return the point below which as near the given share of values lies as can be; of equally near, the lower."""
+    levels, counts = np.unique(values, return_counts=True)
+    below = np.concatenate([[0], np.cumsum(counts)])
+    edges = np.concatenate([[levels[0] - margin], levels, [levels[-1] + margin]])
+    cut = int(np.argmin(np.abs(below - share * len(values))))
+    return float((edges[cut] + edges[cut + 1]) / 2)
 
 
 def _middle(low: float, high: float) -> float:
@@ -145,8 +149,7 @@ def _best_along(logits: np.ndarray, column: int, codes: np.ndarray, weights: np.
 def matched_offsets(logs: np.ndarray, shares: np.ndarray) -> Offsets:
     """Return offsets under which up and down are answered as often as the shares say.
 
-    One offset at a time, each set exactly given the other, until neither moves. Tied scores stay together and are
-    left uncalled.
+    One offset at a time, each set given the other, until neither moves. Tied scores stay together.
 
     Parameters
     ----------
@@ -155,23 +158,12 @@ def matched_offsets(logs: np.ndarray, shares: np.ndarray) -> Offsets:
     shares
         Shares of up and down, shape (2,).
     """
-    wanted = np.round(shares * len(logs)).astype(int)
     offsets = np.zeros(3)
     for _ in range(_ROUNDS):
         before = offsets.copy()
         for column in (0, 1):
             margins, _ = _margins(logs + offsets * (np.arange(3) != column), column)
-            offsets[column] = _offset_for(np.sort(margins), int(wanted[column]))
+            offsets[column] = _cut(margins, float(shares[column]), 2 * _MARGIN)
         if np.array_equal(before, offsets):
             break
     return float(offsets[0]), float(offsets[1])
-
-
-def _offset_for(rising: np.ndarray, n_called: int) -> float:
-    """Return the offset that exceeds the first ``n_called`` margins, fewer where the next is tied with the last."""
-    if n_called == 0:
-        return float(rising[0]) - _MARGIN
-    low = float(rising[n_called - 1])
-    high = float(rising[n_called]) if n_called < len(rising) else low + 2 * _MARGIN
-    # At a tie, stay below it by more than the rounding of the sum.
-    return (low + high) / 2 if high > low else low - 1e-9

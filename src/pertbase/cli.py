@@ -138,7 +138,7 @@ def _status(arguments: list[str]) -> int:
             error = f"  {lines[-1]}" if lines else ""
         print(f"{status['state']:<9} {about:<26} {'/'.join(run.folder.parts[-4:])}{error}")
     states = [run.status["state"] for run in found]
-    print(", ".join(f"{states.count(state)} {state}" for state in ("complete", "running", "failed")))
+    print(", ".join(f"{states.count(state)} {state}" for state in ("complete", "running", "failed", "skipped")))
     return 0
 
 

@@ -230,10 +230,13 @@ def test_file_that_fits_no_dialect_says_what_it_has() -> None:
     ("options", "match"),
     [
         ({}, r"does not say which context.*context_value=NAME"),
-        ({"context": "lin"}, r"obs column of context.*did you mean 'line'"),
+        ({"context": "lin"}, r"obs column of context.*Did you mean 'line'"),
         ({"context": "line"}, r"mechanism: does not say by which mechanism.*never guessed"),
         ({"context": "line", "mechanism": "CRISPRx"}, r"mechanism: unknown mechanism \(got 'CRISPRx'\)"),
-        ({"context": "line", "mechanism": "CRISPRi", "control": "CTRL"}, r"obs\['arm'\]: no cell is labelled.*control=ctrl"),
+        (
+            {"context": "line", "mechanism": "CRISPRi", "control": "CTRL"},
+            r"obs\['arm'\]: no cell is labelled.*control=ctrl",
+        ),
         ({"context": "line", "mechanism": "CRISPRi", "batch": "lane"}, r"obs column of batch.*'lane'"),
     ],
 )
@@ -279,7 +282,9 @@ def test_parts_may_differ_in_mechanism() -> None:
 
 
 def test_same_target_by_two_mechanisms_is_two_perturbations() -> None:
-    adata = cells(perturbation=["control", "AHR", "AHR"], cell_line="x", perturbation_type=["CRISPRi"] * 2 + ["CRISPRa"])
+    adata = cells(
+        perturbation=["control", "AHR", "AHR"], cell_line="x", perturbation_type=["CRISPRi"] * 2 + ["CRISPRa"]
+    )
     assert names(adata) == [CONTROL, "CRISPRi:AHR", "CRISPRa:AHR"]
 
 
@@ -332,7 +337,7 @@ def test_targets_of_compounds_come_from_a_table(tmp_path: Path, suffix: str, sep
     ("text", "parts"),
     [
         ("compound,gene,sign\na,MYC,1\n", ["target", "compound, target, sign"]),
-        ("compound,target,sign\na,MYC,down\n", ["line 2", "'down'", "use 0"]),
+        ("compound,target,sign\na,MYC,down\n", ["line 2", "'down'", "Use 0"]),
         ("compound,target,sign\na,,1\n", ["line 2", "needs a target"]),
     ],
 )

@@ -166,7 +166,7 @@ def test_layer_is_read_in_place_of_x() -> None:
     adata.layers["umis"] = raw
     screen, _ = prepare(adata, name="s", layer="umis", **ASKED)
     assert screen.hash == prepare(study(raw), name="s", **ASKED)[0].hash
-    with pytest.raises(InputError, match="did you mean 'umis'"):
+    with pytest.raises(InputError, match="Did you mean 'umis'"):
         prepare(adata, name="s", layer="umi", **ASKED)
 
 
@@ -261,7 +261,7 @@ def test_missing_value_never_passes_a_comparison() -> None:
 @pytest.mark.parametrize(
     ("keep", "parts"),
     [
-        ("qualty>=0.5", ["keep", "'qualty'", "did you mean 'quality'"]),
+        ("qualty>=0.5", ["keep", "'qualty'", "Did you mean 'quality'"]),
         ("quality=0.5", ["keep", "'quality=0.5'", "COLUMN>=VALUE"]),
         ("quality>=high", ["keep", "'quality>=high'", "number"]),
         ("line>=a", ["keep", "'line>=a'", "== or !="]),
@@ -316,7 +316,9 @@ def test_ensembl_ids_give_way_to_the_column_of_symbols() -> None:
 def test_ensembl_ids_without_symbols_are_refused() -> None:
     adata = study(counts(), genes=[f"{name}.2" for name in IDS])
     adata.var["length"] = 1.0
-    with pytest.raises(InputError, match=r"f.h5ad: var_names: are Ensembl ids.*ENSG00000000000.*symbols=COLUMN.*length"):
+    with pytest.raises(
+        InputError, match=r"f.h5ad: var_names: are Ensembl ids.*ENSG00000000000.*symbols=COLUMN.*length"
+    ):
         prepare(adata, name="s", file="f.h5ad", **ASKED)
 
 
@@ -365,7 +367,14 @@ def test_cell_names_that_occur_twice_are_numbered_and_reported() -> None:
 def test_report_reads_as_text() -> None:
     _, report = prepare(study(counts()), name="mine", file="there.h5ad", batch=None, **ASKED)
     text = str(report)
-    for part in ("mine", "there.h5ad", "obs['what']", "raw counts", "90 read, 90 kept", "smallest condition: CRISPRi:G"):
+    for part in (
+        "mine",
+        "there.h5ad",
+        "obs['what']",
+        "raw counts",
+        "90 read, 90 kept",
+        "smallest condition: CRISPRi:G",
+    ):
         assert part in text
     assert report.conditions.loc["a", "controls"] == 15
     assert report.conditions.loc["a", "conditions"] == 2
@@ -430,11 +439,11 @@ def test_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "parts"),
     [
-        ("contxt", "line", ["option", "'contxt'", "did you mean 'context'"]),
+        ("contxt", "line", ["option", "'contxt'", "Did you mean 'context'"]),
         ("total", "many", ["total", "number", "'many'"]),
         ("total", "0", ["total", "positive"]),
         ("keep_counts", "maybe", ["keep_counts", "true or false"]),
-        ("dialect", "gear", ["dialect", "did you mean 'gears'"]),
+        ("dialect", "gear", ["dialect", "Did you mean 'gears'"]),
         ("duplicates", "mean", ["duplicates", "'mean'"]),
         ("names", "a:b", ["names", "{old: new}"]),
         ("context_value", "x", ["context_value", "twice"]),
@@ -453,7 +462,7 @@ needs_data = pytest.mark.skipif(not SHARED.exists(), reason="the shared data are
 @needs_data
 def test_perturbench_file_is_recognised_and_needs_its_total_only() -> None:
     adata = ad.read_h5ad(SHARED / "perturbench" / "devel.h5ad")
-    with pytest.raises(InputError, match="declare it, for example total=10000"):
+    with pytest.raises(InputError, match="Declare it, for example total=10000"):
         prepare(adata, name="devel")
     screen, report = prepare(adata, name="devel", total=10_000)
     assert report.dialect == "perturbench"

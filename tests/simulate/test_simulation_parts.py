@@ -174,3 +174,8 @@ def test_an_impossible_configuration_is_refused_by_name(changes: dict[str, Any],
 def test_more_combinations_than_pairs_are_refused() -> None:
     with pytest.raises(InputError, match="n_combinations"):
         simulate_screen(config=dataclasses.replace(SMALL, n_combinations=(0, 0, 60)))
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(InputError, match="seed"):
+        simulate_screen(seed=-1, config=SMALL)

@@ -58,8 +58,15 @@ class Answers:
     def __len__(self) -> int:
         return len(self.table)
 
-    def to(self, questions: pd.DataFrame) -> pd.DataFrame:
+    def to(self, questions: pd.DataFrame, *, strict: bool = True) -> pd.DataFrame:
         """Return one row a question, in the questions' order; questions without an answer get ``no_answer``.
+
+        Parameters
+        ----------
+        questions
+            With an ``id`` column.
+        strict
+            Whether an answer to something else is an error. False to pick the answers to some of the questions.
 
         Raises
         ------
@@ -68,7 +75,7 @@ class Answers:
         """
         known = pd.Index(questions["id"])
         unknown = ~self.table["id"].isin(known)
-        if unknown.any():
+        if strict and unknown.any():
             raise InputError(
                 f"{int(unknown.sum())} answers have ids that are not asked",
                 file=self.file,

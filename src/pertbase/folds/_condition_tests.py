@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import false_discovery_control
 
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._cells import Matrix, read_only
@@ -200,6 +199,9 @@ def condition_tests(
         here = np.flatnonzero(context_of == number)
         members = [conditions[kept[index]] for index in here]
         p_value[here] = rank_sum(X, reference=controls[context], members=members).p_value
+    # Half a second to import, which `pertbase --help` need not wait for.
+    from scipy.stats import false_discovery_control
+
     p_adjusted = false_discovery_control(p_value, axis=1) if p_value.size else p_value.copy()
     table = pd.DataFrame(kept, columns=["context", "perturbation"], dtype=object)
     table["n_cells"] = np.array([len(conditions[key]) for key in kept], dtype=np.int64)

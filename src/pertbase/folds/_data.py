@@ -67,9 +67,8 @@ def load_data(name_or_config: str | Mapping[str, Any], **overrides: Any) -> Data
     target = config.pop("_target_", None)
     if not isinstance(target, str):
         raise InputError("names no function", key="_target_", value=target, remedy="say which function makes the data")
-    function = _resolve(target)
+    function, accepted = _resolve(target)
     options = {key: value for key, value in config.items() if not key.startswith("_")}
-    accepted = inspect.signature(function).parameters
     if not any(item.kind is inspect.Parameter.VAR_KEYWORD for item in accepted.values()):
         for key in options:
             if key not in accepted:
@@ -90,17 +89,19 @@ def load_data(name_or_config: str | Mapping[str, Any], **overrides: Any) -> Data
     return made
 
 
-def _resolve(target: str) -> Callable[..., Any]:
+def _resolve(target: str) -> tuple[Callable[..., Any], Mapping[str, inspect.Parameter]]:
+    """Return a function by its dotted name, and what it accepts."""
     module, _, attribute = target.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        function = getattr(importlib.import_module(module), attribute)
+        return function, inspect.signature(function).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InputError(
-            f"cannot be imported ({error})", key="_target_", value=target, remedy="write package.module.function"
+            f"is not a function that can be imported ({error})",
+            key="_target_",
+            value=target,
+            remedy="write package.module.function",
         ) from error
-    if not callable(found):
-        raise InputError("is not a function", key="_target_", value=target)
-    return found  # type: ignore[no-any-return]
 
 
 def _folders() -> list[Path]:

@@ -93,7 +93,9 @@ class LabelRule(ABC):
 
     def label(self, tests: ConditionTests) -> np.ndarray:
         """Return each outcome, None where ambiguous; shape (n_conditions, n_genes), dtype object."""
-        return np.array([*OUTCOMES, None], dtype=object)[self.codes(tests.evidence(self.statistic))]
+        # Ambiguous, -1, is the last.
+        outcomes: np.ndarray = np.array([*OUTCOMES, None], dtype=object)[self.codes(tests.evidence(self.statistic))]
+        return outcomes
 
     def keep(self, codes: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
         """Return which (condition, gene) pairs become questions, a mask like ``codes``; all, unless a rule samples."""

@@ -65,7 +65,8 @@ class FoldMaker:
         UnsupportedError
             Where the data set has no such fold.
         """
-        if spec.kind == "published" and spec.context is None and len(self.data.contexts) > 1:
+        shipped = isinstance(self.data, OutcomeTable)  # a screen ships no split; splitting it says so, once
+        if spec.kind == "published" and shipped and spec.context is None and len(self.data.contexts) > 1:
             return [spec.with_(context=context) for context in self.data.contexts]
         if spec.test_context == "each":
             return [spec.with_(test_context=context) for context in self.data.contexts]

@@ -424,10 +424,14 @@ def write_screen(screen: Screen, path: str | Path) -> None:
 def _write_zarr(adata: AnnData, path: Path) -> None:
     import shutil
 
+    import anndata
+
     aside = path.with_name(f".{path.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(parents=True, exist_ok=True)
-    adata.write_zarr(aside)
+    # Said outright, since anndata's default is about to change.
+    with anndata.settings.override(zarr_write_format=3):
+        adata.write_zarr(aside)
     if path.exists():
         shutil.rmtree(path)
     os.replace(aside, path)

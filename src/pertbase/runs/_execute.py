@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import logging
 import platform
@@ -66,6 +65,9 @@ def execute(plan: Plan, shelf: DataShelf) -> Outcome:
                 return Outcome(str(plan), "already")
             _carry_out(run, plan, fold, baseline)
     except UnsupportedError as error:
+        if run is not None and (run.folder / "config.yaml").exists():
+            # It only turned out while fitting; the folder says so, and the same command tries again.
+            run.mark("skipped", reason=str(error))
         return Outcome(str(plan), "skipped", str(error))
     except PertbaseError as error:
         return _failed(plan, run, str(error), str(error), started)
@@ -152,8 +154,8 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     training = fold.make_training(seed=plan.seed, cells=cells)
     inputs = fold.inputs("test", cells=cells)
     adapters = {name: instantiate(config, f"adapters.{name}") for name, config in plan.config["adapters"].items()}
-    kept = _guard(lambda: held_out(baseline, training))
     given = _guard(lambda: _predict(baseline, training, inputs))
+    kept = _guard(lambda: held_out(baseline, training))
     if isinstance(given, Effects):
         given.write(run.folder / "effects.h5ad")
     scores: dict[str, Any] = {}
@@ -168,9 +170,8 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
 
 
 def _predict(baseline: Any, training: Training, inputs: Any) -> Effects | Answers:
-    fresh = copy.deepcopy(baseline)
-    fresh.fit(training)
-    given = fresh.answer(inputs) if fresh.answers_directly(training) else fresh.predict(inputs)
+    baseline.fit(training)
+    given = baseline.answer(inputs) if baseline.answers_directly(training) else baseline.predict(inputs)
     if not isinstance(given, (Effects, Answers)):
         raise InputError(
             "returned something else than Effects or Answers", key="baseline", value=type(given).__name__,

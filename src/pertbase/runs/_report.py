@@ -277,7 +277,7 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
         if run.complete:
             groups.setdefault((run.config["data_name"], run.config["fold_name"]), []).append(run)
     tables = [_table(key, members) for key, members in sorted(groups.items())]
-    return Report(Path(runs), tuple(tables), tuple(run for run in kept if not run.complete))
+    return Report(Path(runs), tuple(tables), tuple(run for run in kept if run.status["state"] not in ("complete", "skipped")))
 
 
 def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:

@@ -13,6 +13,7 @@ import pandas as pd
 from scipy import sparse
 
 from pertbase._random import generator
+from pertbase.errors import InputError
 from pertbase.folds import CONTROL, Effects, Perturbation, Screen
 from pertbase.folds._perturbation import perturbation_table
 from pertbase.folds._screen import FORMAT
@@ -26,7 +27,7 @@ from pertbase.simulate._response import active_edges, draw_stress, propagate
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["NAME", "Mechanism", "Simulation", "simulate_screen"]
+__all__ = ["NAME", "Mechanism", "Simulation", "load_screen", "simulate_screen"]
 
 NAME = "simulated"
 """The data set's name: nobody should mistake a number on it for one on cells."""
@@ -113,8 +114,10 @@ def simulate_screen(*, seed: int = 0, config: SimulationConfig | None = None) ->
     Raises
     ------
     InputError
-        Where more combinations are asked for than there are pairs of targets.
+        Where the seed is negative, or more combinations are asked for than there are pairs of targets.
     """
+    if seed < 0:
+        raise InputError("a seed is not negative", key="seed", value=seed)
     config = config or SimulationConfig()
     biology, treatment, sampling, corruption = (
         generator(seed, "simulate", part) for part in ("biology", "treatment", "sampling", "corruption")
@@ -265,3 +268,8 @@ def _true_effects(
         statistic="mean_log",
         basal=pd.DataFrame(control, index=_contexts(config), columns=genes.symbols),
     )
+
+
+def load_screen(*, seed: int = 0) -> Screen:
+    """Return the simulated screen alone, without what only scorers and tests may see: ``data=simulated``."""
+    return simulate_screen(seed=seed).screen

@@ -17,9 +17,9 @@ def _pair(questions: pd.DataFrame) -> pd.Series:
 
 
 def _nothing_elsewhere(training: Training) -> str | None:
-    if training.kind.startswith("unseen_context") or training.conditions["context"].nunique() > 1:
+    if training.kind.startswith("unseen_context"):
         return None
-    return f"{training.fold} has one context, so nothing was asked in another"
+    return f"no perturbation that {training.fold} asks about is in training, so none was asked in another context"
 
 
 class CrossContext(ExpressionBaseline, AnswerBaseline):
@@ -47,7 +47,7 @@ class CrossContext(ExpressionBaseline, AnswerBaseline):
         return training.effects is None
 
     def refuses(self, training: Training) -> str | None:
-        """Refuse an outcome table of one context: no pair could be covered."""
+        """Refuse an outcome table whose fold holds out perturbations: no pair could be covered."""
         return _nothing_elsewhere(training) if self.answers_directly(training) else None
 
     def fit(self, training: Training) -> CrossContext:
@@ -96,7 +96,7 @@ class AskedElsewhere(AnswerBaseline):
         self._directions: Shares | None = None
 
     def refuses(self, training: Training) -> str | None:
-        """Refuse where all of training is in the one context that is asked about."""
+        """Refuse where the fold holds out perturbations: no pair could be covered."""
         return _nothing_elsewhere(training)
 
     def fit(self, training: Training) -> AskedElsewhere:

@@ -16,6 +16,8 @@ __all__ = ["DrugTarget"]
 
 COMBINE = ("mean", "sum")
 
+_TARGETS_HELD_OUT = ("unseen_perturbation_genetic", "unseen_both_genetic")
+
 
 @dataclass(frozen=True)
 class _Single:
@@ -54,7 +56,9 @@ class DrugTarget(ExpressionBaseline):
         self._genes: pd.Index | None = None
 
     def refuses(self, training: Training) -> str | None:
-        """Refuse where nothing was perturbed genetically, one target at a time."""
+        """Refuse where nothing was perturbed genetically, one target at a time, or every such target is held out."""
+        if training.kind in _TARGETS_HELD_OUT:
+            return f"{training.fold} holds out every target it asks about, so none was perturbed in training"
         single = any(len(p.parts) == 1 and p.modality == "genetic" for p in training.perturbations.values())
         return None if single else f"{training.fold} has no genetic perturbation of a single target in training"
 

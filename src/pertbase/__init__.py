@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pertbase import adapters, baselines, folds, runs, scorers, simulate
     from pertbase.baselines import AnswerBaseline, ExpressionBaseline
-    from pertbase.folds import Answers, Effects, Fold, Screen, data, make_fold, open_fold, prepare, read_screen, write_screen
+    from pertbase.folds import (
+        Answers,
+        Effects,
+        Fold,
+        Screen,
+        data,
+        make_fold,
+        open_fold,
+        prepare,
+        read_screen,
+        write_screen,
+    )
 
 __version__ = "0.1.0"
 

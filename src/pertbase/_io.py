@@ -47,9 +47,7 @@ def write_aside(path: str | Path) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent
-        )
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
         # mkstemp makes files private; a result is for whoever may read its folder.

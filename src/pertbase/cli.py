@@ -118,7 +118,9 @@ def _run(arguments: list[str]) -> int:
     rest = [text for text in rest if text not in ("-m", "--multirun")]
     dry = _true(dict(text.split("=", 1) for text in rest if text.startswith("dry_run=")), "dry_run")
     rest = [text for text in rest if not text.startswith("dry_run=")]
-    outcomes = run_session(rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True))
+    outcomes = run_session(
+        rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True)
+    )
     if not dry:
         print(summary(outcomes))
     return int(any(outcome.state == "failed" for outcome in outcomes))
@@ -149,7 +151,9 @@ def _report(arguments: list[str]) -> int:
 
     options = _options(arguments, ("runs", "format", "output", "compare", "shortcuts", "adapter", "data", "fold"))
     output = options.get("output")
-    form = options.get("format") or ({".md": "md", ".csv": "csv"}.get(Path(output).suffix, "terminal") if output else "terminal")
+    form = options.get("format") or (
+        {".md": "md", ".csv": "csv"}.get(Path(output).suffix, "terminal") if output else "terminal"
+    )
     if form not in ("terminal", "md", "csv"):
         raise unknown_name("format", form, ("terminal", "md", "csv"))
     report = collect(
@@ -160,7 +164,11 @@ def _report(arguments: list[str]) -> int:
     pair = _pair(options["compare"]) if "compare" in options else None
     adapter = options.get("adapter", "calibrated")
     if form == "csv":
-        table = report.differences(*pair, adapter=adapter) if pair else report.rows().drop(columns="thresholds", errors="ignore")
+        table = (
+            report.differences(*pair, adapter=adapter)
+            if pair
+            else report.rows().drop(columns="thresholds", errors="ignore")
+        )
         text = table.to_csv(index=False)
     else:
         text = render(sections(report, compare=pair, shortcuts=_true(options, "shortcuts"), adapter=adapter), form)
@@ -174,8 +182,11 @@ def _report(arguments: list[str]) -> int:
         print(text)
     if report.unfinished:
         states = [run.status["state"] for run in report.unfinished]
-        print(f"{len(states)} runs are not in the tables: {states.count('failed')} failed, {states.count('running')} "
-              "not finished; `pertbase status` lists them", file=sys.stderr)  # fmt: skip
+        print(
+            f"{len(states)} runs are not in the tables: {states.count('failed')} failed, {states.count('running')} "
+            "not finished; `pertbase status` lists them",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -247,7 +258,9 @@ def _new(arguments: list[str]) -> int:
     from pertbase.runs._new import new_baseline
 
     if len(arguments) < 2 or arguments[0] != "baseline":
-        raise InputError("makes a baseline", key="new", value=" ".join(arguments), remedy="write: pertbase new baseline NAME")
+        raise InputError(
+            "makes a baseline", key="new", value=" ".join(arguments), remedy="write: pertbase new baseline NAME"
+        )
     options = _options(arguments[2:], ("output",))
     for path in new_baseline(arguments[1], Path(options.get("output", "."))):
         print(path)
@@ -257,13 +270,20 @@ def _new(arguments: list[str]) -> int:
 def _folds(arguments: list[str]) -> int:
     from pertbase.runs import _folds_command as command
 
-    actions: dict[str, Command] = {"make": command.make, "show": command.show, "check": command.check, "difficulty": command.difficulty}
+    actions: dict[str, Command] = {
+        "make": command.make,
+        "show": command.show,
+        "check": command.check,
+        "difficulty": command.difficulty,
+    }
     if not arguments or arguments[0] not in actions:
         close = nearest(arguments[0], actions) if arguments else None
         raise InputError(
-            "does one of make, show, check, difficulty", key="folds", value=" ".join(arguments[:1]),
+            "does one of make, show, check, difficulty",
+            key="folds",
+            value=" ".join(arguments[:1]),
             remedy=f"did you mean {close!r}" if close else "for example: pertbase folds show fold_dir=FOLDER",
-        )  # fmt: skip
+        )
     return actions[arguments[0]](arguments[1:])
 
 

@@ -125,6 +125,8 @@ def test_matrices_are_read_only_and_subsets_are_copies() -> None:
     screen = make()
     with pytest.raises(ValueError, match="read-only"):
         screen.X.data[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        screen.counts.data[0] = 1
     part = screen.subset(screen.obs["context"].to_numpy() == "b")
     assert part.contexts == ("b",)
     assert not np.shares_memory(part.X.data, screen.X.data)
@@ -235,6 +237,13 @@ def test_file_outside_the_contract_is_refused_by_name(spoil: Callable[[ad.AnnDat
     spoil(adata)
     with pytest.raises(InputError, match=match):
         Screen.from_anndata(adata, file="f.h5ad")
+
+
+def test_file_in_memory_is_left_alone() -> None:
+    adata = make().to_anndata()
+    Screen.from_anndata(adata)
+    adata.X.data[:] = 0
+    adata.layers["counts"].data[:] = 0
 
 
 def test_batch_may_be_absent() -> None:

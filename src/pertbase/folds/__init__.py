@@ -2,19 +2,18 @@
 
 from pertbase.folds._answers import OUTCOMES, SCORES, STATUSES, Answers, outcome_codes, read_answers
 from pertbase.folds._cells import CellTable
-from pertbase.folds._data import DataSet, data, data_names, load_data, load_h5ad, load_perturbqa
-from pertbase.folds._effects import Effects
-from pertbase.folds._outcome_table import OutcomeTable, read_perturbqa
-from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
-from pertbase.folds._prepare import PrepareReport, prepare, prepare_file
-from pertbase.folds._prepare_options import PrepareOptions
-from pertbase.folds._screen import Screen, read_screen, write_screen
 from pertbase.folds._certificate import certify
 from pertbase.folds._check import FoldCheck, check_fold, leaks
+from pertbase.folds._data import DataSet, data, data_names, load_data, load_h5ad, load_perturbqa
+from pertbase.folds._effects import Effects
 from pertbase.folds._fold import Fold, open_fold, read_questions, read_truth, write_questions
 from pertbase.folds._labels import RULES, LabelRule, label_rule
 from pertbase.folds._make import FoldMaker, make_fold
+from pertbase.folds._outcome_table import OutcomeTable, read_perturbqa
+from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
+from pertbase.folds._prepare import PrepareOptions, PrepareReport, prepare, prepare_file
 from pertbase.folds._priors import outcome_counts, vote
+from pertbase.folds._screen import Screen, read_screen, write_screen
 from pertbase.folds._spec import KINDS, FoldSpec
 from pertbase.folds._views import Inputs, Training, Truth
 

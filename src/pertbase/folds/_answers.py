@@ -81,7 +81,7 @@ class Answers:
                 file=self.file,
                 key="id",
                 value=self.table.loc[unknown, "id"].iloc[0],
-                remedy="ids come from the fold's questions.parquet; answers to another fold cannot be scored on this one",
+                remedy="ids come from the fold's questions.parquet; answers to another fold cannot be scored here",
             )
         aligned = self.table.set_index("id").reindex(known)
         aligned["status"] = aligned["status"].fillna("no_answer")
@@ -138,8 +138,7 @@ def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
             file=file,
             key="outcome",
             value=bad[0],
-            remedy=f"use {', '.join(OUTCOMES)}, or leave it empty"
-            + (f"; did you mean {close!r}" if close else ""),
+            remedy=f"use {', '.join(OUTCOMES)}, or leave it empty" + (f"; did you mean {close!r}" if close else ""),
         )
     has = outcomes.notna().to_numpy()
     if "status" in table.columns:
@@ -149,9 +148,7 @@ def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
         status = pd.Series(np.where(has, "ok", "no_answer"), index=table.index, dtype=object)
     wrong = sorted({str(item) for item in status.unique() if item not in STATUSES})
     if wrong:
-        raise InputError(
-            "unknown status", file=file, key="status", value=wrong[0], remedy=f"use {', '.join(STATUSES)}"
-        )
+        raise InputError("unknown status", file=file, key="status", value=wrong[0], remedy=f"use {', '.join(STATUSES)}")
     contradiction = (status.isin(("ok", "unsupported")) & ~has) | (~status.isin(("ok", "unsupported")) & has)
     if contradiction.any():
         row = int(np.flatnonzero(contradiction)[0])
@@ -177,16 +174,16 @@ def _scores(table: pd.DataFrame, outcomes: pd.Series, file: str | None) -> np.nd
     given = [name for name in SCORES if name in table.columns]
     codes = outcome_codes(outcomes)
     if not given:
-        scores = np.full((len(table), 3), np.nan)
-        scores[codes >= 0] = np.eye(3)[codes[codes >= 0]]
-        return scores
+        by_outcome = np.full((len(table), 3), np.nan)
+        by_outcome[codes >= 0] = np.eye(3)[codes[codes >= 0]]
+        return by_outcome
     if len(given) < 3:
         raise InputError(
             "answers have some scores but not all three",
             file=file,
             key=", ".join(sorted(set(SCORES) - set(given))),
         )
-    scores = table[list(SCORES)].to_numpy(dtype=np.float64)
+    scores: np.ndarray = table[list(SCORES)].to_numpy(dtype=np.float64)
     some = ~np.isnan(scores).all(axis=1)
     with np.errstate(invalid="ignore"):
         bad = some & ~((scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) <= _SUM_SLACK))

@@ -16,6 +16,9 @@ Matrix = Any
 """A dense ``numpy.ndarray`` or a ``scipy.sparse`` CSR matrix, cells x genes."""
 
 
+_SLICE = 1 << 22
+
+
 def read_only(values: Any) -> Any:
     """Mark an array, or the arrays of a sparse matrix, as read-only, and return it."""
     if sparse.issparse(values):
@@ -47,7 +50,9 @@ def hash_matrix(values: Matrix) -> str:
         matrix.eliminate_zeros()
         matrix.sort_indices()
     for array, kind in ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4")):
-        digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        # In slices: indices become 64-bit to be the same everywhere, and never all at once.
+        for start in range(0, len(array), _SLICE):
+            digest.update(np.ascontiguousarray(array[start : start + _SLICE], dtype=kind).tobytes())
     return digest.hexdigest()
 
 
@@ -102,9 +107,7 @@ class CellTable:
         """Return the mean expression of the control cells of each context, contexts x genes."""
         rows = {
             str(context): mean_rows(self.X, np.asarray(positions))
-            for context, positions in self.obs.reset_index(drop=True)
-            .groupby("context", observed=True)
-            .groups.items()
+            for context, positions in self.obs.reset_index(drop=True).groupby("context", observed=True).groups.items()
             for positions in [np.asarray(positions)[self.obs["is_control"].to_numpy()[np.asarray(positions)]]]
             if len(positions)
         }

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from pertbase._intervals import Interval, Term, cluster, two_way_interval
 from pertbase._metrics import balanced_accuracy, confusion
@@ -36,7 +35,9 @@ def certify(fold: Fold) -> Fold:
     test = fold.questions.loc[(fold.questions["split"] == "test") & fold.questions["outcome"].notna()]
     training = fold.questions.loc[fold.questions["split"].isin(("train", "val"))]
     counts = _counts(fold)
-    short = [f"{counts['test'][outcome]} {outcome}" for outcome in OUTCOMES if counts["test"][outcome] < MINIMUM_OF_A_CLASS]
+    short = [
+        f"{counts['test'][outcome]} {outcome}" for outcome in OUTCOMES if counts["test"][outcome] < MINIMUM_OF_A_CLASS
+    ]
     priors = _priors(training, test)
     difference = _paired(test, priors["gene_prior_balanced"], priors["gene_prior"])
     tested = fold.conditions.loc[fold.conditions["split"] == "test"]
@@ -48,7 +49,10 @@ def certify(fold: Fold) -> Fold:
             for split in SPLITS
             for rows in [fold.conditions.loc[fold.conditions["split"] == split]]
         },
-        "target_sets": {split: int(fold.conditions.loc[fold.conditions["split"] == split, "target_set"].nunique()) for split in SPLITS},
+        "target_sets": {
+            split: int(fold.conditions.loc[fold.conditions["split"] == split, "target_set"].nunique())
+            for split in SPLITS
+        },
         "ceiling": _ceiling(fold),
         "priors": {name: _balanced(test, codes) for name, codes in priors.items()},
         "power": None if tested["power"].isna().all() else float(tested["power"].mean()),
@@ -61,7 +65,8 @@ def certify(fold: Fold) -> Fold:
 
 def _verdict(short: list[str], difference: Interval) -> str:
     if short:
-        return f"cannot rank baselines: test holds only {' and '.join(short)} questions, and {MINIMUM_OF_A_CLASS} of each are needed"
+        few = " and ".join(short)
+        return f"cannot rank baselines: test holds only {few} questions, and {MINIMUM_OF_A_CLASS} of each are needed"
     if min(difference.n_sets, difference.n_genes) < 2:
         return "can rank baselines, but without intervals: all test questions are about one target set or compound"
     return "can rank baselines"
@@ -113,10 +118,12 @@ def _smallest(difference: Interval) -> float:
     ``(t(.975) + t(.8)) se``, with the standard error of the paired difference of the two priors, which disagree on
     about as many questions as two different baselines do.
     """
+    from scipy.stats import t  # half a second to import, and most commands need it not
+
     degrees = min(difference.n_sets, difference.n_genes) - 1
     if degrees < 1 or not math.isfinite(difference.se) or difference.se == 0:
         return math.nan
-    return float((stats.t.ppf(0.975, degrees) + stats.t.ppf(_DETECTION_POWER, degrees)) * difference.se)
+    return float((t.ppf(0.975, degrees) + t.ppf(_DETECTION_POWER, degrees)) * difference.se)
 
 
 def _ceiling(fold: Fold) -> dict[str, Any] | None:
@@ -126,7 +133,9 @@ def _ceiling(fold: Fold) -> dict[str, Any] | None:
     obs = fold.screen.obs
     position = pd.Series(np.arange(len(obs)), index=obs.index)
     truth = fold.controls.loc[fold.controls["role"] == "truth"]
-    controls = {str(context): position[cells["cell"]].to_numpy() for context, cells in truth.groupby("context", observed=True)}
+    controls = {
+        str(context): position[cells["cell"]].to_numpy() for context, cells in truth.groupby("context", observed=True)
+    }
     treated = obs.reset_index(drop=True)
     rows = treated.groupby(["context", "perturbation"], observed=True).indices
 

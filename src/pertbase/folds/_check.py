@@ -72,7 +72,7 @@ def check_fold(folder: str | Path, *, again: Fold | None = None) -> FoldCheck:
 
 
 def leaks(fold: Fold) -> list[str]:
-    """Return what crosses between splits, by target set, compound, context and control cell; empty where nothing does."""
+    """Return what crosses between splits: target sets, compounds, contexts, control cells; empty where nothing does."""
     return [*_condition_leaks(fold), *_control_leaks(fold)]
 
 
@@ -87,12 +87,18 @@ def _condition_leaks(fold: Fold) -> Iterator[str]:
     table = fold.conditions
     repeated = table.duplicated(["context", "perturbation"])
     if repeated.any():
-        yield f"a condition stands twice in conditions: {tuple(table.loc[repeated, ['context', 'perturbation']].iloc[0])}"
+        twice = tuple(table.loc[repeated, ["context", "perturbation"]].iloc[0])
+        yield f"a condition stands twice in conditions: {twice}"
     of = {split: table.loc[table["split"] == split] for split in SPLITS}
     keys = {split: {fold.perturbations[name].split_key for name in rows["perturbation"]} for split, rows in of.items()}
-    units = {split: {unit for name in rows["perturbation"] for unit in fold.perturbations[name].units} for split, rows in of.items()}
+    units = {
+        split: {unit for name in rows["perturbation"] for unit in fold.perturbations[name].units}
+        for split, rows in of.items()
+    }
     contexts = {split: set(rows["context"]) for split, rows in of.items()}
-    modalities = {split: {fold.perturbations[name].modality for name in rows["perturbation"]} for split, rows in of.items()}
+    modalities = {
+        split: {fold.perturbations[name].modality for name in rows["perturbation"]} for split, rows in of.items()
+    }
 
     def shared(what: str, sets: dict[str, set[str]], *pairs: tuple[str, str]) -> Iterator[str]:
         for first, second in pairs:
@@ -116,7 +122,12 @@ def _condition_leaks(fold: Fold) -> Iterator[str]:
         yield from shared("target sets or compounds", keys, *every)
     if kind == "combinatorial":
         yield from shared("target sets", keys, *every)
-        single = [name for split in ("val", "test") for name in of[split]["perturbation"] if not fold.perturbations[name].is_combination]
+        single = [
+            name
+            for split in ("val", "test")
+            for name in of[split]["perturbation"]
+            if not fold.perturbations[name].is_combination
+        ]
         if single:
             yield f"val or test holds a perturbation that is no combination: {single[0]}"
     if kind == "published":
@@ -149,7 +160,8 @@ def _question_problems(fold: Fold) -> Iterator[str]:
     astray = expected != table["split"].to_numpy()
     if astray.any():
         row = table.loc[astray].iloc[0]
-        yield f"{int(astray.sum())} questions are in another split than their condition, for example {row['id']} in {row['split']}"
+        example = f"{row['id']} in {row['split']}"
+        yield f"{int(astray.sum())} questions are in another split than their condition, for example {example}"
     unnamed = table["outcome"].isna() != (table["regime"] == AMBIGUOUS)
     if unnamed.any():
         yield f"{int(unnamed.sum())} questions have no outcome and are not ambiguous, or the reverse"

@@ -16,8 +16,8 @@ import yaml
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._outcome_table import PERTURBQA_LINES, OutcomeTable, read_perturbqa
 from pertbase.folds._prepare import prepare_path
-from pertbase.folds._prepare_options import parse_options
-from pertbase.folds._prepare_source import holds_screen
+from pertbase.folds._prepare._options import parse_options
+from pertbase.folds._prepare._source import holds_screen
 from pertbase.folds._screen import Screen, read_screen
 
 __all__ = ["DataSet", "data", "data_names", "find_data", "load_data", "load_h5ad", "load_perturbqa"]

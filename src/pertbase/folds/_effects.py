@@ -85,9 +85,7 @@ class Effects:
                 value=tuple(conditions[conditions.duplicated()].iloc[0]),
             )
         if not genes.is_unique:
-            raise InputError(
-                "a gene has two columns of effects", key="genes", value=genes[genes.duplicated()][0]
-            )
+            raise InputError("a gene has two columns of effects", key="genes", value=genes[genes.duplicated()][0])
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
             raise InputError(
@@ -97,9 +95,7 @@ class Effects:
                 remedy="mark conditions a model cannot speak to with status 'unsupported' and zeros",
             )
         if not set(status) <= {"ok", "unsupported"}:
-            raise InputError(
-                "the status of effects is ok or unsupported", key="status", value=sorted(set(status))[:5]
-            )
+            raise InputError("the status of effects is ok or unsupported", key="status", value=sorted(set(status))[:5])
         object.__setattr__(self, "values", read_only(values))
         object.__setattr__(self, "conditions", conditions)
         object.__setattr__(self, "genes", genes)
@@ -109,9 +105,7 @@ class Effects:
     def _rows(self) -> dict[tuple[str, str], int]:
         return {
             key: row
-            for row, key in enumerate(
-                zip(self.conditions["context"], self.conditions["perturbation"], strict=True)
-            )
+            for row, key in enumerate(zip(self.conditions["context"], self.conditions["perturbation"], strict=True))
         }
 
     def at(self, questions: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -120,10 +114,7 @@ class Effects:
         A question whose condition or gene has no effect gets NaN and ``unsupported``.
         """
         rows = np.array(
-            [
-                self._rows.get(key, -1)
-                for key in zip(questions["context"], questions["perturbation"], strict=True)
-            ],
+            [self._rows.get(key, -1) for key in zip(questions["context"], questions["perturbation"], strict=True)],
             dtype=np.int64,
         )
         columns = self.genes.get_indexer(questions["gene"])

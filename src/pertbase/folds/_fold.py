@@ -28,7 +28,18 @@ __all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_questions", "read_trut
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
-_CATEGORIES = ("fold", "split", "regime", "context", "perturbation", "mechanism", "targets", "target_set", "gene", "outcome")
+_CATEGORIES = (
+    "fold",
+    "split",
+    "regime",
+    "context",
+    "perturbation",
+    "mechanism",
+    "targets",
+    "target_set",
+    "gene",
+    "outcome",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,8 +196,14 @@ class Fold:
     def _measured(self, conditions: pd.DataFrame) -> Effects:
         effects = self._effects()
         part = effects.select(conditions)
-        return Effects(part.values, part.conditions, part.genes, part.statistic, part.status,
-                       self._basal(set(conditions["context"])))  # fmt: skip
+        return Effects(
+            part.values,
+            part.conditions,
+            part.genes,
+            part.statistic,
+            part.status,
+            self._basal(set(conditions["context"])),
+        )
 
     def _effects(self) -> Effects:
         if self.effects is None:
@@ -202,17 +219,21 @@ class Fold:
     def _screen(self) -> Screen:
         if self.screen is None:
             raise PertbaseError(
-                f"the cells of the fold {self.name} are not at hand", file=self.folder,
+                f"the cells of the fold {self.name} are not at hand",
+                file=self.folder,
                 remedy=f"open it with its screen: open_fold(folder, screen=pertbase.data({self.data!r}))",
-            )  # fmt: skip
+            )
         return self.screen
 
     def _training_cells(self, conditions: pd.DataFrame) -> CellTable:
         screen = self._screen()
-        split = dict(zip(zip(conditions["context"], conditions["perturbation"], strict=True), conditions["split"], strict=True))
+        split = dict(
+            zip(zip(conditions["context"], conditions["perturbation"], strict=True), conditions["split"], strict=True)
+        )
         control = screen.obs["is_control"].to_numpy()
         of_cell = np.array(
-            [split.get(key, "") for key in zip(screen.obs["context"], screen.obs["perturbation"], strict=True)], dtype=object
+            [split.get(key, "") for key in zip(screen.obs["context"], screen.obs["perturbation"], strict=True)],
+            dtype=object,
         )
         of_cell[control] = ""
         for name in ("val", "train"):  # a control that train may see is train's
@@ -260,7 +281,9 @@ class Fold:
             # Last: a folder with fold.yaml is a whole fold.
             write_yaml(aside / "fold.yaml", self.manifest())
             if folder.exists():
-                raise InputError("there is something of this name already", file=folder, remedy="remove it or choose another folder")
+                raise InputError(
+                    "there is something of this name already", file=folder, remedy="remove it or choose another folder"
+                )
             os.replace(aside, folder)
         except OSError as error:
             raise PertbaseError(f"cannot write the fold ({error.strerror or error})", file=folder) from error
@@ -300,7 +323,9 @@ def write_questions(questions: pd.DataFrame, path: str | Path) -> None:
     path = Path(path)
     with write_aside(path) as temporary:
         if path.suffix == ".parquet":
-            questions.astype({name: "category" for name in _CATEGORIES if name in questions}).to_parquet(temporary, index=False)
+            questions.astype({name: "category" for name in _CATEGORIES if name in questions}).to_parquet(
+                temporary, index=False
+            )
         elif path.suffix == ".jsonl":
             questions.to_json(temporary, orient="records", lines=True, double_precision=15)
         else:
@@ -321,8 +346,10 @@ def read_questions(path: str | Path) -> pd.DataFrame:
     try:
         if path.suffix == ".jsonl":
             # Without dtypes given, an id or gene of digits would turn into a number.
-            text = {name: object for name in ("id", *_CATEGORIES)}
-            table = pd.read_json(path, orient="records", lines=True, dtype=text, convert_dates=False, precise_float=True)
+            text = dict.fromkeys(("id", *_CATEGORIES), object)
+            table = pd.read_json(
+                path, orient="records", lines=True, dtype=text, convert_dates=False, precise_float=True
+            )
         else:
             table = pd.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -356,9 +383,12 @@ def _manifest(folder: Path) -> dict[str, Any]:
     about = read_yaml(folder / "fold.yaml")
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise InputError(
-            "is not a fold of this format", file=folder / "fold.yaml", key="format",
-            value=about.get("format") if isinstance(about, dict) else about, remedy="make it again with `pertbase folds make`",
-        )  # fmt: skip
+            "is not a fold of this format",
+            file=folder / "fold.yaml",
+            key="format",
+            value=about.get("format") if isinstance(about, dict) else about,
+            remedy="make it again with `pertbase folds make`",
+        )
     return about
 
 
@@ -380,14 +410,21 @@ def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
     folder = Path(folder)
     about = _manifest(folder)
     if screen is not None and screen.hash != about["data_hash"]:
-        raise InputError("the screen is not the one the fold was made from", file=folder / "fold.yaml", key="data_hash",
-                         value=screen.hash[:12], remedy=f"the fold needs {about['data']} with hash {about['data_hash'][:12]}")  # fmt: skip
+        raise InputError(
+            "the screen is not the one the fold was made from",
+            file=folder / "fold.yaml",
+            key="data_hash",
+            value=screen.hash[:12],
+            remedy=f"the fold needs {about['data']} with hash {about['data_hash'][:12]}",
+        )
     tables = {}
     for name in ("conditions", "controls", "perturbations"):
         try:
             tables[name] = pd.read_parquet(folder / f"{name}.parquet")
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=folder / f"{name}.parquet") from error
+            raise InputError(
+                f"cannot be read ({str(error).splitlines()[0]})", file=folder / f"{name}.parquet"
+            ) from error
     has_effects = (folder / "effects.h5ad").exists()
     effects = Effects.read(folder / "effects.h5ad") if has_effects else None
     genes = effects.genes if effects is not None else pd.Index(read_yaml(folder / "genes.json"), name="gene")

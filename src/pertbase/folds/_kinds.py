@@ -59,7 +59,9 @@ class _Case:
         return [frozenset(self.perturbations[name].units) for name in self.conditions.loc[mask, "perturbation"]]
 
 
-def assign(conditions: pd.DataFrame, perturbations: dict[str, Perturbation], spec: FoldSpec, *, data: str) -> Assignment:
+def assign(
+    conditions: pd.DataFrame, perturbations: dict[str, Perturbation], spec: FoldSpec, *, data: str
+) -> Assignment:
     """Return who is in train, val and test.
 
     Parameters
@@ -142,7 +144,8 @@ def _hold_out_sets(case: _Case, mask: np.ndarray, shares: dict[str, float], *pur
     needed = sum(share > 0 for share in shares.values())
     if keys.nunique() < max(needed, 3):
         raise case.refuse(
-            f"it has {keys.nunique()} target sets or compounds perturbed alone, and at least {max(needed, 3)} are needed"
+            f"it has {keys.nunique()} target sets or compounds perturbed alone, and at least {max(needed, 3)} are "
+            "needed"
         )
     chosen = _spread(keys, _calls(case)[single], shares, case.rng("sets", *purpose))
     for lacking in [name for name, share in shares.items() if share > 0 and name not in chosen.values()]:
@@ -233,7 +236,11 @@ def _unseen_both(case: _Case) -> Assignment:
     split[seen_in & (by_set == "train")] = "train"
     split[mask & (by_set == "val") & ((context == val) if val is not None else (context != test))] = "val"
     left = int((mask & (split == UNUSED)).sum())
-    return Assignment(split, regime, (*notes, f"{left} conditions share a context or a target set with another split and are not used"))
+    return Assignment(
+        split,
+        regime,
+        (*notes, f"{left} conditions share a context or a target set with another split and are not used"),
+    )
 
 
 def _genetic_to_chemical(case: _Case) -> Assignment:
@@ -264,7 +271,9 @@ def _genetic_to_chemical(case: _Case) -> Assignment:
         if left_out:
             notes += (f"{left_out} combinations with a held-out part are not used",)
     perturbed = {
-        gene for name in table.loc[genetic & (split == "train"), "perturbation"] for gene in case.perturbations[name].targets
+        gene
+        for name in table.loc[genetic & (split == "train"), "perturbation"]
+        for gene in case.perturbations[name].targets
     }
     for row in np.flatnonzero(chemical):
         targets = case.perturbations[table.loc[row, "perturbation"]].targets
@@ -312,7 +321,9 @@ def _published(case: _Case) -> Assignment:
             raise unknown_name("fold.context", case.spec.context, table["context"].unique())
         inside = (table["context"] == case.spec.context).to_numpy()
     elif table["context"].nunique() > 1:
-        raise case.refuse("its contexts ship splits that overlap, so it makes one fold a context", "give fold.context=NAME")
+        raise case.refuse(
+            "its contexts ship splits that overlap, so it makes one fold a context", "give fold.context=NAME"
+        )
     published = table["published"].to_numpy()
     split[inside & (published == "test")] = "test"
     training = inside & (published == "train")

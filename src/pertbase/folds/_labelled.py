@@ -94,7 +94,9 @@ def question_ids(data: str, rule: LabelRule, context: str, perturbation: str, ge
     return ids
 
 
-def label(data: Screen | OutcomeTable, rule: LabelRule, *, seed: int, input_share: float, min_controls: int) -> Labelled:
+def label(
+    data: Screen | OutcomeTable, rule: LabelRule, *, seed: int, input_share: float, min_controls: int
+) -> Labelled:
     """Divide the controls, test every condition against the truth controls and label its questions."""
     if isinstance(data, OutcomeTable):
         return _label_table(data, rule)
@@ -123,22 +125,33 @@ def _label_screen(screen: Screen, rule: LabelRule, *, seed: int, input_share: fl
     if not len(tests):
         raise UnsupportedError(
             f"no condition of {screen.name} can be labelled: {tests.dropped['reason'].iloc[0]}",
-            remedy=f"a condition needs {rule.min_cells} cells and its context {min_controls} controls on each side of the "
-            "partition; lower rule.min_cells or fold.min_controls, or add cells",
+            remedy=f"a condition needs {rule.min_cells} cells and its context {min_controls} controls on each side of "
+            "the partition; lower rule.min_cells or fold.min_controls, or add cells",
         )
     conditions = _describe(screen, tests, rule)
     questions = _questions(screen, tests, rule, conditions, seed=seed)
     conditions = _count_outcomes(conditions, questions)
-    table = pd.DataFrame({
-        "cell": role.index, "context": context_of.to_numpy(), "batch": screen.obs.loc[role.index, "batch"].to_numpy(),
-        "role": role.to_numpy(),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "cell": role.index,
+            "context": context_of.to_numpy(),
+            "batch": screen.obs.loc[role.index, "batch"].to_numpy(),
+            "role": role.to_numpy(),
+        }
+    )
     return Labelled(
-        name=screen.name, hash=screen.hash, simulated=screen.simulated, conditions=conditions, questions=questions,
-        perturbations=dict(screen.perturbations), genes=screen.genes,
+        name=screen.name,
+        hash=screen.hash,
+        simulated=screen.simulated,
+        conditions=conditions,
+        questions=questions,
+        perturbations=dict(screen.perturbations),
+        genes=screen.genes,
         effects=Effects(tests.effect(rule.statistic), tests.conditions, screen.genes, rule.statistic),
-        controls=table, total=screen.total, tests=tests,
-    )  # fmt: skip
+        controls=table,
+        total=screen.total,
+        tests=tests,
+    )
 
 
 def _describe(screen: Screen, tests: ConditionTests, rule: LabelRule) -> pd.DataFrame:
@@ -194,9 +207,7 @@ def _count_outcomes(conditions: pd.DataFrame, questions: pd.DataFrame) -> pd.Dat
     group = keys.get_indexer(pd.MultiIndex.from_frame(questions[["context", "perturbation"]]))
     counts = np.zeros((len(conditions), 4), dtype=np.int64)
     np.add.at(counts, (group, codes), 1)  # -1, ambiguous, is the last column
-    return conditions.assign(
-        n_up=counts[:, 0], n_down=counts[:, 1], n_no_change=counts[:, 2], n_ambiguous=counts[:, 3]
-    )
+    return conditions.assign(n_up=counts[:, 0], n_down=counts[:, 1], n_no_change=counts[:, 2], n_ambiguous=counts[:, 3])
 
 
 def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
@@ -210,7 +221,9 @@ def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
         pd.MultiIndex.from_frame(rows[["context", "perturbation"]].astype(object))
     )
     genes = rows["gene"].astype(object).to_numpy()
-    own = {(row, gene) for row, name in enumerate(conditions["perturbation"]) for gene in table.perturbations[name].targets}
+    own = {
+        (row, gene) for row, name in enumerate(conditions["perturbation"]) for gene in table.perturbations[name].targets
+    }
     kept = np.fromiter((key not in own for key in zip(number, genes, strict=True)), dtype=bool, count=len(rows))
     rows, number, genes = rows.loc[kept], number[kept], genes[kept]
     starts = np.flatnonzero(np.diff(number, prepend=-1))
@@ -230,8 +243,15 @@ def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
         }
     )
     return Labelled(
-        name=table.name, hash=table.hash, simulated=False, conditions=_count_outcomes(conditions, questions),
-        questions=questions, perturbations=dict(table.perturbations), genes=table.genes, effects=None,
+        name=table.name,
+        hash=table.hash,
+        simulated=False,
+        conditions=_count_outcomes(conditions, questions),
+        questions=questions,
+        perturbations=dict(table.perturbations),
+        genes=table.genes,
+        effects=None,
         controls=pd.DataFrame({name: pd.Series(dtype=object) for name in ("cell", "context", "batch", "role")}),
-        total=None, tests=None,
-    )  # fmt: skip
+        total=None,
+        tests=None,
+    )

@@ -41,6 +41,7 @@ class FoldMaker:
     def __init__(self, data: Screen | OutcomeTable) -> None:
         self.data = data
         self._labelled: dict[str, Labelled] = {}
+        self._last: Fold | None = None
 
     def labelled(self, spec: FoldSpec) -> Labelled:
         """Return the data set labelled as the spec asks."""
@@ -54,7 +55,9 @@ class FoldMaker:
     def hash(self, spec: FoldSpec) -> str:
         """Return the hash that identifies the fold: of content, spec and format."""
         return sha256_text(
-            canonical_json({"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": spec.to_dict()})
+            canonical_json(
+                {"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": spec.to_dict()}
+            )
         )
 
     def expand(self, spec: FoldSpec) -> list[FoldSpec]:
@@ -126,7 +129,13 @@ class FoldMaker:
         The folder carries the content's hash, so that a fold is built once; a lock keeps two processes from
         building it at the same time.
         """
-        folder = Path(root) / f"{_file_name(self.data.name)}-{_file_name(spec.name)}-{self.hash(spec)[:12]}"
+        root = Path(root)
+        # The baselines of a table run on one fold one after another: it is read once.
+        if self._last is not None and self._last.hash == self.hash(spec):
+            kept = self._last.folder
+            if kept is not None and kept.parent == root and (kept / "fold.yaml").exists():
+                return self._last
+        folder = root / f"{_file_name(self.data.name)}-{_file_name(spec.name)}-{self.hash(spec)[:12]}"
         screen = self.data if isinstance(self.data, Screen) else None
         if not (folder / "fold.yaml").exists():
             # A kind the data set cannot support is said before anything is written.
@@ -135,10 +144,13 @@ class FoldMaker:
             with FileLock(folder.parent / f".{folder.name}.lock"):
                 if not (folder / "fold.yaml").exists():
                     self.make(spec).write(folder)
-        return open_fold(folder, screen=screen)
+        self._last = open_fold(folder, screen=screen)
+        return self._last
 
 
-def make_fold(data: Screen | OutcomeTable, *, kind: str, seed: int = 0, rule: str | LabelRule = "ranksum", **options: Any) -> Fold:
+def make_fold(
+    data: Screen | OutcomeTable, *, kind: str, seed: int = 0, rule: str | LabelRule = "ranksum", **options: Any
+) -> Fold:
     """Return one fold of a data set.
 
     Parameters
@@ -167,9 +179,11 @@ def make_fold(data: Screen | OutcomeTable, *, kind: str, seed: int = 0, rule: st
     specs = maker.expand(spec)
     if len(specs) > 1:
         raise InputError(
-            f"{kind} of {data.name} is {len(specs)} folds, one a context", key="context",
-            value=None, remedy=f"name one: {', '.join(data.contexts)}",
-        )  # fmt: skip
+            f"{kind} of {data.name} is {len(specs)} folds, one a context",
+            key="context",
+            value=None,
+            remedy=f"name one: {', '.join(data.contexts)}",
+        )
     return maker.make(specs[0])
 
 
@@ -209,7 +223,7 @@ def _with_basal(labelled: Labelled, screen: Screen, conditions: pd.DataFrame) ->
 
 
 def _nearness(conditions: pd.DataFrame, effects: Effects) -> np.ndarray:
-    """Return ``near`` or ``far`` for val and test conditions: cosine of measured effects to the nearest training one."""
+    """Return ``near`` or ``far`` for val and test: cosine of measured effects to the nearest training condition."""
     able = conditions["split"].isin(SPLITS).to_numpy()
     rows = effects.select(conditions.loc[able]).values
     length = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -228,5 +242,3 @@ def _dropped(conditions: pd.DataFrame) -> tuple[str, ...]:
 
 def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-
-

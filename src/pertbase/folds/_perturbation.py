@@ -72,14 +72,10 @@ class Part:
                 value=self.mechanism,
                 remedy=f"use one of {', '.join(MECHANISMS)}",
             )
-        object.__setattr__(
-            self, "targets", tuple(sorted({(str(gene), int(sign)) for gene, sign in self.targets}))
-        )
+        object.__setattr__(self, "targets", tuple(sorted({(str(gene), int(sign)) for gene, sign in self.targets})))
         genes = [gene for gene, _ in self.targets]
         if len(set(genes)) != len(genes):
-            raise InputError(
-                "one target has two signs", key="sign", value=self.targets, remedy="give each target once"
-            )
+            raise InputError("one target has two signs", key="sign", value=self.targets, remedy="give each target once")
         if any(not gene for gene in genes):
             raise InputError("a target has no name", key="target", value=self.targets)
         if any(sign not in (-1, 0, 1) for _, sign in self.targets):
@@ -139,9 +135,7 @@ class Perturbation:
             raise InputError("a perturbation has at least one part", key="parts", value=self.parts)
         parts = tuple(sorted(set(self.parts), key=lambda part: (part.mechanism, part.label, part.targets)))
         if len(parts) != len(self.parts):
-            raise InputError(
-                "a part is given twice", key="perturbation", value=[part.label for part in self.parts]
-            )
+            raise InputError("a part is given twice", key="perturbation", value=[part.label for part in self.parts])
         object.__setattr__(self, "parts", parts)
 
     @classmethod
@@ -203,10 +197,7 @@ class Perturbation:
         """
         return tuple(
             sorted(
-                {
-                    f"gene:{p.targets[0][0]}" if p.modality == "genetic" else f"compound:{p.compound}"
-                    for p in self.parts
-                }
+                {f"gene:{p.targets[0][0]}" if p.modality == "genetic" else f"compound:{p.compound}" for p in self.parts}
             )
         )
 
@@ -258,9 +249,7 @@ def perturbations_from_table(table: pd.DataFrame, *, file: str | None = None) ->
         parts = []
         for _, part_rows in rows.groupby("part", sort=True):
             head = part_rows.iloc[0]
-            targets = tuple(
-                (str(g), int(s)) for g, s in zip(part_rows["target"], part_rows["sign"], strict=True) if g
-            )
+            targets = tuple((str(g), int(s)) for g, s in zip(part_rows["target"], part_rows["sign"], strict=True) if g)
             dose = None if pd.isna(head["dose"]) else float(head["dose"])
             parts.append(Part(str(head["mechanism"]), targets, str(head["compound"]), dose))
         perturbation = Perturbation(tuple(parts))

@@ -77,18 +77,15 @@ class Screen:
         if not self._checked:
             _check(self)
         read_only(self.X)
+        read_only(self.counts)
 
     @classmethod
-    def from_anndata(
-        cls, adata: AnnData, *, name: str | None = None, file: str | Path | None = None
-    ) -> Screen:
+    def from_anndata(cls, adata: AnnData, *, name: str | None = None, file: str | Path | None = None) -> Screen:
         """Return the screen an AnnData in the contract holds; the AnnData itself is left alone."""
         where = None if file is None else str(file)
         about = adata.uns.get("pertbase")
         if not isinstance(about, Mapping) or "perturbations" not in about:
-            raise InputError(
-                "is not a pertbase screen", file=where, key='uns["pertbase"]', value=about, remedy=PREPARE
-            )
+            raise InputError("is not a pertbase screen", file=where, key='uns["pertbase"]', value=about, remedy=PREPARE)
         if int(about.get("format", 0)) != FORMAT:
             raise InputError(
                 "was written in another format",
@@ -137,7 +134,7 @@ class Screen:
             perturbations=perturbations_from_table(pd.DataFrame(about["perturbations"]), file=where),
             total=float(normalisation["total"]),
             simulated=bool(about.get("simulated", False)),
-            counts=adata.layers.get("counts"),
+            counts=_as_float32(adata.layers["counts"], where) if "counts" in adata.layers else None,
             file=where,
         )
 
@@ -186,9 +183,7 @@ class Screen:
     def conditions(self) -> pd.DataFrame:
         """One row a condition: context, perturbation, n_cells, modality, mechanism, targets, target_set."""
         treated = self.obs.loc[~self.obs["is_control"]]
-        table = (
-            treated.groupby(["context", "perturbation"], observed=True).size().rename("n_cells").reset_index()
-        )
+        table = treated.groupby(["context", "perturbation"], observed=True).size().rename("n_cells").reset_index()
         about = [self.perturbations[name] for name in table["perturbation"]]
         table["modality"] = [item.modality for item in about]
         table["mechanism"] = [item.mechanism for item in about]
@@ -424,14 +419,10 @@ def write_screen(screen: Screen, path: str | Path) -> None:
 def _write_zarr(adata: AnnData, path: Path) -> None:
     import shutil
 
-    import anndata
-
     aside = path.with_name(f".{path.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(parents=True, exist_ok=True)
-    # Said outright, since anndata's default is about to change.
-    with anndata.settings.override(zarr_write_format=3):
-        adata.write_zarr(aside)
+    adata.write_zarr(aside)
     if path.exists():
         shutil.rmtree(path)
     os.replace(aside, path)

@@ -75,9 +75,13 @@ class FoldSpec:
                 raise InputError("a share lies between 0 and 1", key=f"fold.{name}", value=getattr(self, name))
         for first in ("test_share", "combination_test_share"):
             if getattr(self, first) + self.val_share >= 1:
-                raise InputError(f"{first} and val_share leave nothing to train on", key=f"fold.{first}", value=getattr(self, first))
+                raise InputError(
+                    f"{first} and val_share leave nothing to train on", key=f"fold.{first}", value=getattr(self, first)
+                )
         if self.both_share >= 0.5:
-            raise InputError("both_share is taken twice and leaves nothing to train on", key="fold.both_share", value=self.both_share)
+            raise InputError(
+                "both_share is taken twice and leaves nothing to train on", key="fold.both_share", value=self.both_share
+            )
         if self.val not in ("genetic", "chemical"):
             raise InputError("val is genetic or chemical", key="fold.val", value=self.val)
         if self.seed < 0:
@@ -94,7 +98,10 @@ class FoldSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, the rule as its own dictionary."""
-        return {**{item.name: getattr(self, item.name) for item in fields(self) if item.name != "rule"}, "rule": self.rule.to_dict()}
+        return {
+            **{item.name: getattr(self, item.name) for item in fields(self) if item.name != "rule"},
+            "rule": self.rule.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FoldSpec:

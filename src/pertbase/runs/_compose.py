@@ -34,7 +34,9 @@ def split_override(text: str) -> tuple[str, str]:
     """
     key, sign, value = text.partition("=")
     if not sign or not key:
-        raise InputError("is not of the form key=value", key="command line", value=text, remedy="write for example seed=1")
+        raise InputError(
+            "is not of the form key=value", key="command line", value=text, remedy="write for example seed=1"
+        )
     return key, value
 
 
@@ -83,14 +85,23 @@ def expand(overrides: Sequence[str], names: Names, *, multirun: bool) -> list[li
 def _entries(experiment: str, names: Names) -> list[Mapping[str, str]]:
     names.check("experiment", experiment)
     where = next(
-        (folder / "experiment" / f"{experiment}.yaml" for folder in names.config_dirs
-         if (folder / "experiment" / f"{experiment}.yaml").exists()),
+        (
+            folder / "experiment" / f"{experiment}.yaml"
+            for folder in names.config_dirs
+            if (folder / "experiment" / f"{experiment}.yaml").exists()
+        ),
         Path(__file__).resolve().parents[1] / "conf" / "experiment" / f"{experiment}.yaml",
-    )  # fmt: skip
+    )
     about = read_yaml(where)
     runs = about.get("runs") if isinstance(about, dict) else None
     if not isinstance(runs, list) or not all(isinstance(entry, dict) for entry in runs):
-        raise InputError("an experiment lists its runs", file=where, key="runs", value=runs, remedy="write runs: [{data: .., fold: .., baseline: ..}]")
+        raise InputError(
+            "an experiment lists its runs",
+            file=where,
+            key="runs",
+            value=runs,
+            remedy="write runs: [{data: .., fold: .., baseline: ..}]",
+        )
     return [
         {str(key): ",".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in entry.items()}
         for entry in runs
@@ -122,11 +133,14 @@ def _values(text: str, names: Names) -> list[str]:
         override = OverridesParser.create().parse_override(quoted)
     except HydraException as error:
         raise InputError(
-            "cannot be understood", key=key, value=value, remedy="quote it: " + f"\"{key}='{value}'\"" + " takes any text"
+            "cannot be understood",
+            key=key,
+            value=value,
+            remedy="quote it: " + f"\"{key}='{value}'\"" + " takes any text",
         ) from error
     if not override.is_sweep_override():
         return [quoted]
-    sweep = override.value()
+    sweep: Any = override.value()
     if isinstance(sweep, Glob):
         if key not in _NAMED:
             raise InputError("only data, fold and baseline take patterns", key=key, value=value)

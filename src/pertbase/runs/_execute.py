@@ -72,7 +72,9 @@ def execute(plan: Plan, shelf: DataShelf) -> Outcome:
     except PertbaseError as error:
         return _failed(plan, run, str(error), str(error), started)
     except BaselineError as error:
-        return _failed(plan, run, f"{error} (see error.txt)", "".join(traceback.format_exception(error.__cause__)), started)
+        return _failed(
+            plan, run, f"{error} (see error.txt)", "".join(traceback.format_exception(error.__cause__)), started
+        )
     return Outcome(str(plan), "done", seconds=time.monotonic() - started)
 
 
@@ -125,10 +127,12 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
         if isinstance(cause, PertbaseError):
             raise cause from error
         raise InputError(
-            f"cannot be made: {str(cause).splitlines()[0] if str(cause) else type(cause).__name__}", key=f"{what}._target_",
-            value=config["_target_"], remedy="check the name and the parameters; packages are looked for beside --config-dir, "
-            "in the working directory and among what is installed",
-        ) from error  # fmt: skip
+            f"cannot be made: {_first_line(cause)}",
+            key=f"{what}._target_",
+            value=config["_target_"],
+            remedy="check the name and the parameters; packages are looked for beside --config-dir, in the working "
+            "directory and among what is installed",
+        ) from error
 
 
 def _cannot(baseline: Any, fold: Fold) -> str | None:
@@ -138,9 +142,11 @@ def _cannot(baseline: Any, fold: Fold) -> str | None:
 
     if not isinstance(baseline, Baseline):
         raise InputError(
-            "is not a baseline", key="baseline._target_", value=type(baseline).__name__,
+            "is not a baseline",
+            key="baseline._target_",
+            value=type(baseline).__name__,
             remedy="derive it from pertbase.ExpressionBaseline or pertbase.AnswerBaseline",
-        )  # fmt: skip
+        )
     return refusal(baseline, fold.make_training(seed=0, cells=False))
 
 
@@ -161,7 +167,13 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     scores: dict[str, Any] = {}
     for name, adapter in adapters.items():
         adapter.fit(training, baseline, held_out=kept)
-        answers = adapter.answer(inputs, given)
+        try:
+            predicted = _predicted_cells(baseline, adapter, inputs)
+        except UnsupportedError as error:
+            # One adapter that does not fit this baseline; the others do.
+            scores[name] = {"skipped": str(error)}
+            continue
+        answers = adapter.answer(inputs, given, cells=predicted)
         answers.write(run.folder / "answers" / f"{name}.parquet")
         scores[name] = {**outcome(answers, fold.truth).to_dict(), "adapter": adapter.describe()}
     write_json(run.folder / "scores.json", {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores})
@@ -174,10 +186,20 @@ def _predict(baseline: Any, training: Training, inputs: Any) -> Effects | Answer
     given = baseline.answer(inputs) if baseline.answers_directly(training) else baseline.predict(inputs)
     if not isinstance(given, (Effects, Answers)):
         raise InputError(
-            "returned something else than Effects or Answers", key="baseline", value=type(given).__name__,
+            "returned something else than Effects or Answers",
+            key="baseline",
+            value=type(given).__name__,
             remedy="predict() returns pertbase.Effects, answer() returns pertbase.Answers",
-        )  # fmt: skip
+        )
     return given
+
+
+def _predicted_cells(baseline: Any, adapter: Any, inputs: Any) -> Any:
+    if not adapter.needs_cells:
+        return None
+    if not hasattr(baseline, "predict_cells"):
+        raise UnsupportedError(f"{type(baseline).__name__} answers questions, and predicts no cells")
+    return _guard(lambda: baseline.predict_cells(adapter.visible(inputs)))
 
 
 def _guard(call: Any) -> Any:
@@ -189,9 +211,12 @@ def _guard(call: Any) -> Any:
         return call()
     except PertbaseError:
         raise
-    except Exception as error:  # noqa: BLE001
-        first = str(error).splitlines()[0] if str(error) else ""
-        raise BaselineError(f"{type(error).__name__}: {first}") from error
+    except Exception as error:
+        raise BaselineError(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _now() -> str:

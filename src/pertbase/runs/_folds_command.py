@@ -17,7 +17,9 @@ from pertbase.runs._plan import DataShelf
 __all__ = ["check", "difficulty", "make", "show"]
 
 
-def _specs(overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf) -> Iterator[tuple[dict[str, Any], FoldSpec]]:
+def _specs(
+    overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf
+) -> Iterator[tuple[dict[str, Any], FoldSpec]]:
     names = Names(tuple(folders))
     names.make_importable()
     for job in expand(overrides, names, multirun=True):
@@ -103,7 +105,10 @@ def describe(fold: Fold) -> str:
     """Return a fold as text: its table, regimes, notes and certificate."""
     test = fold.questions.loc[fold.questions["split"] == "test"]
     regimes = test["regime"].replace("", "all").value_counts()
-    lines = [repr(fold), "test questions by regime: " + ", ".join(f"{name} {count:,}" for name, count in regimes.items())]
+    lines = [
+        repr(fold),
+        "test questions by regime: " + ", ".join(f"{name} {count:,}" for name, count in regimes.items()),
+    ]
     lines += [f"note: {note}" for note in fold.notes]
     return "\n".join([*lines, *certificate_lines(fold.certificate)])
 
@@ -121,7 +126,8 @@ def certificate_lines(certificate: Any) -> list[str]:
         f"  conditions with calls: {calls['train']} train, {calls['val']} val, {calls['test']} test",
         f"  balanced accuracy of the priors: {priors}",
         f"  split-half ceiling: {_number(ceiling['corrected']) if ceiling else 'none, the data set holds no cells'}",
-        f"  power: {_number(certificate['power'])}; smallest difference it can detect: {_number(certificate['smallest_difference'])}",
+        f"  power: {_number(certificate['power'])}",
+        f"  smallest difference it can detect: {_number(certificate['smallest_difference'])}",
     ]
 
 

@@ -78,7 +78,9 @@ def new_baseline(name: str, folder: Path) -> list[Path]:
         Where the name cannot be a module's, or a file of that name is there already.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise InputError("is not a name for a baseline", key="name", value=name, remedy="use lower-case letters, digits and _")
+        raise InputError(
+            "is not a name for a baseline", key="name", value=name, remedy="use lower-case letters, digits and _"
+        )
     title = "".join(word.capitalize() for word in name.split("_") if word)
     texts = {
         folder / f"{name}.py": _MODULE,

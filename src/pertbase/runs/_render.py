@@ -42,7 +42,9 @@ def sections(
     """Return what a report shows: a table a fold, the means, the published figures; or a comparison alone."""
     if compare:
         table = report.differences(*compare, adapter=adapter)
-        shown = table.assign(difference=[_interval(*row, signed=True) for row in table[["difference", "low", "high"]].to_numpy()])
+        shown = table.assign(
+            difference=[_interval(*row, signed=True) for row in table[["difference", "low", "high"]].to_numpy()]
+        )
         title = f"Paired difference in balanced accuracy, {compare[0]} - {compare[1]}, {adapter}"
         return [Section(title, shown[["data", "fold", "seed", "difference", "note"]])]
     found = [_fold_section(table, adapter) for table in report.folds]
@@ -71,7 +73,9 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
         for one in adapters:
             cell = by_adapter.loc[one]
             # Intervals of the main column alone: three of them side by side leave no room to read.
-            line[f"BA {one}"] = _of(cell, "balanced_accuracy") + flag if one == main else _plain(cell["balanced_accuracy"])
+            line[f"BA {one}"] = (
+                _of(cell, "balanced_accuracy") + flag if one == main else _plain(cell["balanced_accuracy"])
+            )
         line |= {
             "accuracy": _of(row, "accuracy"),
             "macro F1": _plain(row["macro_f1"]),
@@ -86,7 +90,10 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
     shown = pd.DataFrame([line for _, line in lines])
     ceiling = rows.loc[rows["baseline"] == CEILING, "balanced_accuracy"]
     if len(ceiling):
-        top = {column: _MISSING for column in shown.columns} | {"baseline": CEILING, f"BA {main}": _plain(ceiling.iloc[0])}
+        top = dict.fromkeys(shown.columns, _MISSING) | {
+            "baseline": CEILING,
+            f"BA {main}": _plain(ceiling.iloc[0]),
+        }
         shown = pd.concat([pd.DataFrame([top]), shown], ignore_index=True)
     return Section(table.title, shown, _fold_notes(table, scored, main))
 
@@ -187,5 +194,7 @@ def _terminal(part: Section) -> str:
 
 def console_width(part: Section) -> int:
     """Return the width a table needs, so that no number is cut off where the output is a file."""
-    widths = [max([len(str(column)), *(len(str(cell)) for cell in part.table[column])]) for column in part.table.columns]
+    widths = [
+        max([len(str(column)), *(len(str(cell)) for cell in part.table[column])]) for column in part.table.columns
+    ]
     return sum(widths) + 3 * len(widths) + 2

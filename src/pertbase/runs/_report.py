@@ -162,12 +162,19 @@ class Report:
             interval = mean.balanced_accuracy
             rows.append(
                 {
-                    "baseline": name, "seed": seed, "balanced_accuracy": interval.value, "low": interval.low,
-                    "high": interval.high, "n_folds": mean.n_folds, "notes": "; ".join(mean.notes),
+                    "baseline": name,
+                    "seed": seed,
+                    "balanced_accuracy": interval.value,
+                    "low": interval.low,
+                    "high": interval.high,
+                    "n_folds": mean.n_folds,
+                    "notes": "; ".join(mean.notes),
                 }
-            )  # fmt: skip
+            )
         table = pd.DataFrame(rows)
-        return table.sort_values(["n_folds", "balanced_accuracy"], ascending=False, ignore_index=True) if rows else table
+        return (
+            table.sort_values(["n_folds", "balanced_accuracy"], ascending=False, ignore_index=True) if rows else table
+        )
 
     def differences(self, first: str, second: str, *, adapter: str = MAIN, level: float = 0.95) -> pd.DataFrame:
         """Return the paired difference of two rows, ``first - second``, on the same questions: per fold and over all.
@@ -223,7 +230,9 @@ class Report:
         return [table for table in self.folds if table.data == data]
 
     def _names(self, data: str) -> list[tuple[str, int]]:
-        return sorted({(str(run.config["name"]), int(run.config["seed"])) for table in self._of(data) for run in table.runs})
+        return sorted(
+            {(str(run.config["name"]), int(run.config["seed"])) for table in self._of(data) for run in table.runs}
+        )
 
     @staticmethod
     def _paired(table: FoldTable, first: str, second: str) -> list[tuple[Run, Run]]:
@@ -233,13 +242,22 @@ class Report:
 
 def _difference_row(data: str, fold: str, seed: Any, interval: Interval) -> dict[str, Any]:
     return {
-        "data": data, "fold": fold, "seed": seed, "difference": interval.value, "low": interval.low, "high": interval.high,
+        "data": data,
+        "fold": fold,
+        "seed": seed,
+        "difference": interval.value,
+        "low": interval.low,
+        "high": interval.high,
         "note": interval.note,
-    }  # fmt: skip
+    }
 
 
 def _spread(name: str, interval: dict[str, Any]) -> dict[str, float]:
-    return {name: _number(interval["value"]), f"{name}_low": _number(interval["low"]), f"{name}_high": _number(interval["high"])}
+    return {
+        name: _number(interval["value"]),
+        f"{name}_low": _number(interval["low"]),
+        f"{name}_high": _number(interval["high"]),
+    }
 
 
 def _number(value: float | None) -> float:
@@ -264,20 +282,27 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
     """
     found = find_runs(runs)
     if not found:
-        raise InputError("holds no runs", file=runs, key="runs", remedy="run something first: pertbase run runs=FOLDER ...")
+        raise InputError(
+            "holds no runs", file=runs, key="runs", remedy="run something first: pertbase run runs=FOLDER ..."
+        )
     kept = [
-        run for run in found
+        run
+        for run in found
         if (not data or run.config["data_name"] in data) and (not fold or run.config["fold_name"] in fold)
-    ]  # fmt: skip
+    ]
     if not kept:
         known = sorted({f"{run.config['data_name']}/{run.config['fold_name']}" for run in found})
-        raise InputError("no run is of that data and fold", file=runs, value=[*data, *fold], remedy=f"there are {', '.join(known)}")
+        raise InputError(
+            "no run is of that data and fold", file=runs, value=[*data, *fold], remedy=f"there are {', '.join(known)}"
+        )
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in kept:
         if run.complete:
             groups.setdefault((run.config["data_name"], run.config["fold_name"]), []).append(run)
     tables = [_table(key, members) for key, members in sorted(groups.items())]
-    return Report(Path(runs), tuple(tables), tuple(run for run in kept if run.status["state"] not in ("complete", "skipped")))
+    return Report(
+        Path(runs), tuple(tables), tuple(run for run in kept if run.status["state"] not in ("complete", "skipped"))
+    )
 
 
 def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
@@ -285,11 +310,25 @@ def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
     for run in runs:
         by_hash.setdefault(run.config["fold_hash"], []).append(run)
     if len(by_hash) > 1:
-        told = "; ".join(f"{value[:12]}: {', '.join(sorted(run.config['name'] for run in members))}" for value, members in by_hash.items())
+        told = "; ".join(
+            f"{value[:12]}: {', '.join(sorted(run.config['name'] for run in members))}"
+            for value, members in by_hash.items()
+        )
         raise InputError(
-            f"runs of {key[0]}/{key[1]} were made on {len(by_hash)} different folds", file=runs[0].folder.parents[1],
-            key="fold_hash", value=told, remedy="run them again on one fold, or move one group to another folder",
-        )  # fmt: skip
+            f"runs of {key[0]}/{key[1]} were made on {len(by_hash)} different folds",
+            file=runs[0].folder.parents[1],
+            key="fold_hash",
+            value=told,
+            remedy="run them again on one fold, or move one group to another folder",
+        )
     manifest = read_yaml(runs[0].fold_folder / "fold.yaml")
     runs = sorted(runs, key=lambda run: (str(run.config["name"]), int(run.config["seed"])))
-    return FoldTable(key[0], key[1], runs[0].config["fold_hash"], bool(manifest["simulated"]), manifest, tuple(runs), runs[0].fold_folder)
+    return FoldTable(
+        key[0],
+        key[1],
+        runs[0].config["fold_hash"],
+        bool(manifest["simulated"]),
+        manifest,
+        tuple(runs),
+        runs[0].fold_folder,
+    )

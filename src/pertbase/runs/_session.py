@@ -16,7 +16,12 @@ Say = Callable[[str], None]
 
 
 def run_session(
-    overrides: Sequence[str], *, multirun: bool, config_dirs: Sequence[Path] = (), dry_run: bool = False, say: Say = print
+    overrides: Sequence[str],
+    *,
+    multirun: bool,
+    config_dirs: Sequence[Path] = (),
+    dry_run: bool = False,
+    say: Say = print,
 ) -> list[Outcome]:
     """Run everything that a command line asks for.
 
@@ -82,7 +87,12 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     states: list[str] = [outcome.state for outcome in outcomes]
     counts = ", ".join(
         f"{states.count(state)} {word}"
-        for state, word in (("done", "done"), ("already", "already complete"), ("skipped", "skipped"), ("failed", "failed"))
+        for state, word in (
+            ("done", "done"),
+            ("already", "already complete"),
+            ("skipped", "skipped"),
+            ("failed", "failed"),
+        )
         if states.count(state) or state == "done"
     )
     return "\n".join([*lines, counts])

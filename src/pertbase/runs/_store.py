@@ -72,8 +72,8 @@ class Run:
 
     @property
     def adapters(self) -> tuple[str, ...]:
-        """The adapters it was answered with."""
-        return tuple(self.config["adapters"])
+        """The adapters it was answered with; one that does not fit the baseline is left out."""
+        return tuple(name for name in self.config["adapters"] if "skipped" not in self.scores["adapters"].get(name, {}))
 
     def answers(self, adapter: str) -> Answers:
         """Return the answers of one adapter."""
@@ -98,9 +98,10 @@ class Run:
                 yield
         except OSError as error:
             raise PertbaseError(
-                f"the run's folder cannot be used ({error.strerror or error})", file=self.folder,
+                f"the run's folder cannot be used ({error.strerror or error})",
+                file=self.folder,
                 remedy="remove what stands in its place, or choose another runs=FOLDER",
-            ) from error  # fmt: skip
+            ) from error
 
     def claim(self, config: Mapping[str, Any]) -> bool:
         """Write the configuration, and return whether there is anything left to do.
@@ -116,9 +117,12 @@ class Run:
             kept = read_yaml(path)
             if kept != wanted:
                 raise InputError(
-                    "holds a run of another configuration", file=self.folder, key="name", value=wanted.get("name"),
+                    "holds a run of another configuration",
+                    file=self.folder,
+                    key="name",
+                    value=wanted.get("name"),
                     remedy=f"{_difference(kept, wanted)}; give name=ANOTHER, or remove the folder",
-                )  # fmt: skip
+                )
             return not self.complete
         write_yaml(path, wanted)
         return True
@@ -158,7 +162,9 @@ def find_runs(runs: str | Path) -> list[Run]:
     """
     root = Path(runs)
     if not root.is_dir():
-        raise InputError("there is no such folder", file=root, key="runs", remedy="run something first: pertbase run runs=FOLDER ...")
+        raise InputError(
+            "there is no such folder", file=root, key="runs", remedy="run something first: pertbase run runs=FOLDER ..."
+        )
     return [
         Run(path.parent)
         for path in sorted(root.glob("*/*/*/seed*/config.yaml"))

@@ -223,6 +223,20 @@ class SimulationConfig:
 
 
 _SHARES = (
-    "within_module", "activating", "gated", "silent", "stress_share", "stress_up", "compounds_on_perturbed",
-    "off_target", "agonist", "unknown_sign", "escape", "missing", "wrong_sign", "no_sign", "set_recall", "set_noise",
-)  # fmt: skip
+    "within_module",
+    "activating",
+    "gated",
+    "silent",
+    "stress_share",
+    "stress_up",
+    "compounds_on_perturbed",
+    "off_target",
+    "agonist",
+    "unknown_sign",
+    "escape",
+    "missing",
+    "wrong_sign",
+    "no_sign",
+    "set_recall",
+    "set_noise",
+)

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from pertbase.errors import InputError
-from pertbase.folds._dialects import Layout, looks_like_control, looks_missing, to_mechanism
 from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
-from pertbase.folds._prepare_options import PrepareOptions
+from pertbase.folds._prepare._dialects import Layout, looks_like_control, looks_missing, to_mechanism
+from pertbase.folds._prepare._options import PrepareOptions
 
 __all__ = ["NamedCells", "name_cells", "read_targets"]
 

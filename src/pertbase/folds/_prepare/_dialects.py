@@ -11,7 +11,7 @@ import pandas as pd
 
 from pertbase.errors import InputError, nearest, unknown_name
 from pertbase.folds._perturbation import MECHANISMS
-from pertbase.folds._prepare_options import PrepareOptions
+from pertbase.folds._prepare._options import PrepareOptions
 
 __all__ = ["Layout", "find_layout", "looks_like_control", "looks_missing", "plain_label", "to_mechanism"]
 

@@ -263,8 +263,8 @@ def _check_total(
     if inferred is None and declared is None:
         low, high = (float(item) for item in np.quantile(totals, (0.02, 0.98)))
         raise InputError(
-            f"is logged, but the cells' totals differ ({low:.4g} to {high:.4g}), as when genes were left out after "
-            "scaling, so that the total cannot be seen",
+            f"seems to be logged, but the cells' totals differ ({low:.4g} to {high:.4g}), as when genes were left "
+            "out after scaling, so that the total cannot be seen",
             file=file,
             key=key,
             value=None,

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from pertbase.errors import InputError
-from pertbase.folds._dialects import Layout, find_layout
 from pertbase.folds._perturbation import CONTROL
-from pertbase.folds._prepare_genes import PreparedGenes, find_genes
-from pertbase.folds._prepare_names import NamedCells, name_cells
-from pertbase.folds._prepare_options import PrepareOptions, parse_options
-from pertbase.folds._prepare_source import Source, from_anndata, open_source
-from pertbase.folds._prepare_values import Recognised, Survey, normalise, recognise, survey
+from pertbase.folds._prepare._dialects import Layout, find_layout
+from pertbase.folds._prepare._genes import PreparedGenes, find_genes
+from pertbase.folds._prepare._names import NamedCells, name_cells
+from pertbase.folds._prepare._options import PrepareOptions, parse_options
+from pertbase.folds._prepare._source import Source, from_anndata, open_source
+from pertbase.folds._prepare._values import Recognised, Survey, normalise, recognise, survey
 from pertbase.folds._screen import Screen, write_screen
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def _prepare(source: Source, name: str, options: PrepareOptions) -> tuple[Screen
     cells = _Cells(len(source.obs))
     for rule in options.filters:
         cells.drop(~rule.passes(source.obs, file=file), f"not {rule}")
-    if not cells.keep.any():
-        raise InputError("no cell passes", file=file, key="keep", value=list(options.keep), remedy="loosen it")
+    cells.refuse_none(list(options.keep), file)
     layout = find_layout(source.obs[cells.keep], options, file=file)
     genes = find_genes(source.var, symbols=options.symbols, duplicates=options.duplicates, file=file)
     named = name_cells(source.obs[cells.keep], layout, options, genes=genes.genes, file=file)
@@ -166,6 +165,7 @@ def _prepare(source: Source, name: str, options: PrepareOptions) -> tuple[Screen
     cells.drop(cells.keep & (seen.sums <= 0), "no expression at all")
     if least > 1:
         cells.drop(cells.keep & (seen.sums < least), f"fewer than {least:g} counts")
+    cells.refuse_none(options.min_counts, file)
     _settle_contexts(obs, cells, options, file)
 
     total = what.total if what.total is not None else float(np.median(seen.sums[cells.keep]))
@@ -199,6 +199,11 @@ class _Cells:
         if count:
             self.dropped[rule] = self.dropped.get(rule, 0) + count
             self.keep &= ~rows
+
+    def refuse_none(self, value: object, file: str | None) -> None:
+        if not self.keep.any():
+            key = ", ".join(self.dropped) or "obs"
+            raise InputError("no cell is left", file=file, key=key, value=value, remedy="loosen keep= or min_counts=")
 
 
 def _contract_obs(

@@ -1,0 +1,52 @@
+"""What tests of several rooms share: the simulated screen, and the real data where they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pertbase.folds import FoldMaker, Screen, data
+from pertbase.simulate import Simulation, simulate_screen
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real public data; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("PERTBASE_DATA") or SHARED)
+    if not (folder / "papalexi").is_dir():
+        pytest.skip("the real data are not here: set PERTBASE_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def simulation() -> Simulation:
+    return simulate_screen(seed=0)
+
+
+@pytest.fixture(scope="session")
+def simulated(simulation: Simulation) -> Screen:
+    return simulation.screen
+
+
+@pytest.fixture(scope="session")
+def maker(simulated: Screen) -> FoldMaker:
+    return FoldMaker(simulated)
+
+
+@pytest.fixture(scope="session")
+def papalexi(real_data: Path) -> Screen:
+    before = os.environ.get("PERTBASE_DATA")
+    os.environ["PERTBASE_DATA"] = str(real_data)
+    try:
+        screen = data("papalexi")
+    finally:
+        if before is None:
+            del os.environ["PERTBASE_DATA"]
+        else:
+            os.environ["PERTBASE_DATA"] = before
+    assert isinstance(screen, Screen)
+    return screen

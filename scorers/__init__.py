@@ -7,11 +7,15 @@ if not __name__.startswith("pertbase."):
     )
 
 from pertbase._intervals import Interval
+from pertbase.scorers._cell_eval import write_cell_eval
 from pertbase.scorers._compare import FoldAverage, PairedDifference, average, compare, compare_many
+from pertbase.scorers._expression import EXPRESSION_METRICS, ExpressionScores, expression
 from pertbase.scorers._outcome import ForcedChoice, OutcomeScores, outcome
 from pertbase.scorers._shortcuts import Shortcuts, shortcuts
 
 __all__ = [
+    "EXPRESSION_METRICS",
+    "ExpressionScores",
     "FoldAverage",
     "ForcedChoice",
     "Interval",
@@ -21,6 +25,8 @@ __all__ = [
     "average",
     "compare",
     "compare_many",
+    "expression",
     "outcome",
     "shortcuts",
+    "write_cell_eval",
 ]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pertbase.errors import InputError, PertbaseError, nearest, unknown_name
+from pertbase.errors import InputError, PertbaseError, unknown_name
+
+if TYPE_CHECKING:
+    from pertbase.runs import Report
 
 __all__ = ["main"]
 
@@ -17,7 +21,8 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase run -m data=papalexi baseline='glob(*)' fold='glob(*)'
   pertbase run -m experiment=demo            the runs that conf/experiment/demo.yaml lists
   pertbase status runs=runs                  what ran
-  pertbase report runs=runs                  tables; format=terminal|md|csv, output=FILE
+  pertbase report runs=runs                  tables; format=terminal|md|csv|html|svg, output=FILE
+  pertbase report runs=runs output=r.html    one page with plots; .svg: balanced accuracy as a picture
   pertbase report compare=A,B                paired difference on the same questions
   pertbase score answers=FILE fold_dir=FOLDER        somebody else's predictions
   pertbase prepare input=FILE output=FILE ...        any h5ad -> screen
@@ -134,52 +139,35 @@ def _status(arguments: list[str]) -> int:
     for run in found:
         status = run.status
         about = status.get("finished") or status.get("started") or ""
-        error = ""
-        if status["state"] == "failed" and (run.folder / "error.txt").exists():
-            lines = (run.folder / "error.txt").read_text(encoding="utf-8").strip().splitlines()
-            error = f"  {lines[-1]}" if lines else ""
+        error = f"  {run.reason}" if status["state"] == "failed" else ""
         print(f"{status['state']:<9} {about:<26} {'/'.join(run.folder.parts[-4:])}{error}")
     states = [run.status["state"] for run in found]
     print(", ".join(f"{states.count(state)} {state}" for state in ("complete", "running", "failed", "skipped")))
     return 0
 
 
+_FORMATS = ("terminal", "md", "csv", "html", "svg")
+
+
 def _report(arguments: list[str]) -> int:
-    from pertbase._io import write_aside, write_text
     from pertbase.runs import collect
-    from pertbase.runs._render import render, sections
 
     options = _options(arguments, ("runs", "format", "output", "compare", "shortcuts", "adapter", "data", "fold"))
     output = options.get("output")
-    form = options.get("format") or (
-        {".md": "md", ".csv": "csv"}.get(Path(output).suffix, "terminal") if output else "terminal"
-    )
-    if form not in ("terminal", "md", "csv"):
-        raise unknown_name("format", form, ("terminal", "md", "csv"))
+    suffix = Path(output).suffix.removeprefix(".") if output else ""
+    form = options.get("format") or (suffix if suffix in _FORMATS else "terminal")
+    if form not in _FORMATS:
+        raise unknown_name("format", form, _FORMATS)
     report = collect(
         options.get("runs", "runs"),
         data=[name for name in options.get("data", "").split(",") if name],
         fold=[name for name in options.get("fold", "").split(",") if name],
     )
-    pair = _pair(options["compare"]) if "compare" in options else None
-    adapter = options.get("adapter", "calibrated")
-    if form == "csv":
-        table = (
-            report.differences(*pair, adapter=adapter)
-            if pair
-            else report.rows().drop(columns="thresholds", errors="ignore")
-        )
-        text = table.to_csv(index=False)
-    else:
-        text = render(sections(report, compare=pair, shortcuts=_true(options, "shortcuts"), adapter=adapter), form)
+    text = _report_text(report, form, options)
     if output:
-        if form == "csv":
-            with write_aside(output) as temporary:
-                temporary.write_text(text, encoding="utf-8", newline="")
-        else:
-            write_text(output, text)
+        _write_report(output, text, form)
     else:
-        print(text)
+        print(text, end="" if form in ("html", "svg") else "\n")
     if report.unfinished:
         states = [run.status["state"] for run in report.unfinished]
         print(
@@ -188,6 +176,43 @@ def _report(arguments: list[str]) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _report_text(report: Report, form: str, options: dict[str, str]) -> str:
+    pair = _pair(options["compare"]) if "compare" in options else None
+    adapter = options.get("adapter", "calibrated")
+    # Shortcuts take some seconds a fold: the page is meant to be whole, a table in a terminal to be quick.
+    shortcuts = _true({"shortcuts": "true" if form == "html" else "false", **options}, "shortcuts")
+    if form == "csv":
+        rows = (
+            report.differences(*pair, adapter=adapter)
+            if pair
+            else report.rows().drop(columns="thresholds", errors="ignore")
+        )
+        return str(rows.to_csv(index=False))
+    if form == "html":
+        from pertbase.runs._page import page
+
+        return page(report, compare=pair, shortcuts=shortcuts, adapter=adapter)
+    if form == "svg":
+        from pertbase.runs._page import picture
+
+        if pair:
+            raise InputError("is not drawn alone", key="compare", value=options["compare"], remedy="use format=html")
+        return picture(report, adapter=adapter)
+    from pertbase.runs._render import render, sections
+
+    return render(sections(report, compare=pair, shortcuts=shortcuts, adapter=adapter), form)
+
+
+def _write_report(output: str, text: str, form: str) -> None:
+    from pertbase._io import write_aside, write_text
+
+    if form != "csv":
+        write_text(output, text)
+        return
+    with write_aside(output) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -276,14 +301,12 @@ def _folds(arguments: list[str]) -> int:
         "check": command.check,
         "difficulty": command.difficulty,
     }
-    if not arguments or arguments[0] not in actions:
-        close = nearest(arguments[0], actions) if arguments else None
+    if not arguments:
         raise InputError(
-            "does one of make, show, check, difficulty",
-            key="folds",
-            value=" ".join(arguments[:1]),
-            remedy=f"did you mean {close!r}" if close else "for example: pertbase folds show fold_dir=FOLDER",
+            "does one of make, show, check, difficulty", key="folds", remedy="try: pertbase folds show fold_dir=FOLDER"
         )
+    if arguments[0] not in actions:
+        raise unknown_name("folds action", arguments[0], actions)
     return actions[arguments[0]](arguments[1:])
 
 

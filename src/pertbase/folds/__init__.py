@@ -4,7 +4,9 @@ from pertbase.folds._answers import OUTCOMES, SCORES, STATUSES, Answers, outcome
 from pertbase.folds._cells import CellTable
 from pertbase.folds._certificate import certify
 from pertbase.folds._check import FoldCheck, check_fold, leaks
-from pertbase.folds._data import DataSet, data, data_names, load_data, load_h5ad, load_perturbqa
+from pertbase.folds._data import DataSet, data, data_names, load_data, load_effect_table, load_h5ad, load_perturbqa
+from pertbase.folds._effect_files import EffectTableOptions, read_effect_table, read_predictions
+from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
 from pertbase.folds._fold import Fold, open_fold, read_questions, read_truth, write_questions
 from pertbase.folds._labels import RULES, LabelRule, label_rule
@@ -28,6 +30,8 @@ __all__ = [
     "Answers",
     "CellTable",
     "DataSet",
+    "EffectTable",
+    "EffectTableOptions",
     "Effects",
     "Fold",
     "FoldCheck",
@@ -50,6 +54,7 @@ __all__ = [
     "label_rule",
     "leaks",
     "load_data",
+    "load_effect_table",
     "load_h5ad",
     "load_perturbqa",
     "make_fold",
@@ -59,7 +64,9 @@ __all__ = [
     "prepare",
     "prepare_file",
     "read_answers",
+    "read_effect_table",
     "read_perturbqa",
+    "read_predictions",
     "read_questions",
     "read_screen",
     "read_truth",

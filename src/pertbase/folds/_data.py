@@ -6,7 +6,7 @@ import importlib
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,15 +14,27 @@ from typing import Any, TypeAlias
 import yaml
 
 from pertbase.errors import InputError, unknown_name
+from pertbase.folds._download import Origin, fetch, verify
+from pertbase.folds._effect_files import read_effect_table
+from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._outcome_table import PERTURBQA_LINES, OutcomeTable, read_perturbqa
 from pertbase.folds._prepare import prepare_path
 from pertbase.folds._prepare._options import parse_options
 from pertbase.folds._prepare._source import holds_screen
 from pertbase.folds._screen import Screen, read_screen
 
-__all__ = ["DataSet", "data", "data_names", "find_data", "load_data", "load_h5ad", "load_perturbqa"]
+__all__ = [
+    "DataSet",
+    "data",
+    "data_names",
+    "find_data",
+    "load_data",
+    "load_effect_table",
+    "load_h5ad",
+    "load_perturbqa",
+]
 
-DataSet: TypeAlias = Screen | OutcomeTable
+DataSet: TypeAlias = Screen | OutcomeTable | EffectTable
 
 _LOGGER = logging.getLogger("pertbase")
 _MISSING = "???"
@@ -84,7 +96,7 @@ def load_data(name_or_config: str | Mapping[str, Any], **overrides: Any) -> Data
     if missing:
         raise InputError("has to be given", key=missing[0], value=None, remedy=f"say {missing[0]}=VALUE")
     made = function(**options)
-    if not isinstance(made, (Screen, OutcomeTable)):
+    if not isinstance(made, (Screen, OutcomeTable, EffectTable)):
         raise InputError("made no data set", key="_target_", value=f"{target} -> {type(made).__name__}")
     return made
 
@@ -111,6 +123,10 @@ def _folders() -> list[Path]:
     return [*([Path(given).expanduser()] if given else []), cache]
 
 
+def _places(path: Path) -> list[Path]:
+    return [path] if path.is_absolute() else [path, *(folder / path for folder in _folders())]
+
+
 def find_data(path: str | Path, *, source: str = "", licence: str = "") -> Path:
     """Return where a file or folder of data lies.
 
@@ -123,21 +139,56 @@ def find_data(path: str | Path, *, source: str = "", licence: str = "") -> Path:
         Where it is in none of them; the message names every place, where to get it, and its licence.
     """
     path = Path(path).expanduser()
-    places = [path] if path.is_absolute() else [path, *(folder / path for folder in _folders())]
-    for place in places:
+    for place in _places(path):
         if place.exists():
             return place
     origin = f"; it comes from {source}" + (f" ({licence})" if licence else "") if source else ""
     raise InputError(
         "is in none of the places looked at",
         file=path,
-        value=[str(place if place.is_absolute() else Path.cwd() / place) for place in places],
+        value=[str(place if place.is_absolute() else Path.cwd() / place) for place in _places(path)],
         remedy=f"set PERTBASE_DATA to the folder that holds it{origin}",
     )
 
 
+def find_or_fetch(path: str | Path, origin: Origin) -> Path:
+    """Return where a file lies, as :func:`find_data` finds it, verified; fetch it where it lies nowhere.
+
+    It is fetched into the folder that ``PERTBASE_DATA`` names, or where that cannot be written, or is not set, into
+    the user's cache.
+
+    Raises
+    ------
+    PertbaseError
+        Where it does not fit its checksum or cannot be fetched; see :func:`~pertbase.folds._download.fetch`.
+    """
+    path = Path(path).expanduser()
+    for place in _places(path):
+        if place.exists():
+            verify(place, origin)
+            return place
+    if path.is_absolute():
+        return fetch(origin, path)
+    folders = _folders()
+    return fetch(origin, next((folder for folder in folders if _writable(folder)), folders[-1]) / path)
+
+
+def _writable(folder: Path) -> bool:
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK)
+
+
 def load_h5ad(
-    path: str | Path, *, name: str | None = None, source: str = "", licence: str = "", **options: Any
+    path: str | Path,
+    *,
+    name: str | None = None,
+    source: str = "",
+    licence: str = "",
+    url: str = "",
+    checksum: str | Sequence[str] | None = None,
+    size: int | None = None,
+    citation: str = "",
+    **options: Any,
 ) -> Screen:
     """Return the screen a file holds: as it is where it is in the contract, else prepared in memory.
 
@@ -151,16 +202,33 @@ def load_h5ad(
         The screen's name; the file's where not given.
     source, licence
         Where the file comes from and on what terms, for the message where it is absent.
+    url
+        From where it is fetched where it is absent.
+    checksum
+        ``sha256:HEX`` or ``md5:HEX``, one or several: what the file has to fit, fetched or laid by hand. Where there
+        is a ``url`` and none of them, the first copy is trusted, and its SHA-256 kept beside it.
+    size
+        In bytes, of the file at ``url``.
+    citation
+        Said when the file is fetched.
     options
         Those of :class:`~pertbase.folds.PrepareOptions`, for a file that is not in the contract.
 
     Raises
     ------
     InputError
-        Where the file is absent or cannot be read as a screen.
+        Where the file is absent, is not the one it should be, or cannot be read as a screen.
+    PertbaseError
+        Where it cannot be fetched.
     """
     parsed = parse_options(options)
-    found = find_data(path, source=source, licence=licence)
+    origin = Origin.of(url=url, checksum=checksum, size=size, licence=licence, citation=citation)
+    if url:
+        found = find_or_fetch(path, origin)
+    else:
+        found = find_data(path, source=source, licence=licence)
+        if origin.checksum:
+            verify(found, origin)
     if holds_screen(found):
         if parsed.given:
             raise InputError(
@@ -189,3 +257,10 @@ def load_perturbqa(
     """Return PerturbQA's outcomes from a folder found by :func:`find_data`; see :func:`read_perturbqa`."""
     found = find_data(folder, source=source, licence=licence)
     return read_perturbqa(found, name=name, lines=tuple(lines), mechanism=mechanism)
+
+
+def load_effect_table(
+    path: str | Path, *, name: str | None = None, source: str = "", licence: str = "", **options: Any
+) -> EffectTable:
+    """Return measured effects from a table found by :func:`find_data`; see :func:`read_effect_table`."""
+    return read_effect_table(find_data(path, source=source, licence=licence), name=name, **options)

@@ -40,6 +40,9 @@ class Effects:
         ``ok`` or ``unsupported``, one a condition; all ``ok`` where not given.
     basal
         Mean log1p of the control, contexts x genes, or None.
+    known
+        Which values there are, shape of ``values``; all where not given. For predictions that somebody published
+        for some pairs only: those absent are zero here, and unsupported to whoever asks for them.
 
     Raises
     ------
@@ -53,6 +56,7 @@ class Effects:
     statistic: Statistic = "mean_log"
     status: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
     basal: pd.DataFrame | None = None
+    known: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64, copy=True)
@@ -78,6 +82,11 @@ class Effects:
                 value=values.shape,
                 remedy=f"expected ({len(conditions)}, {len(genes)})",
             )
+        known = None if self.known is None else np.array(self.known, dtype=bool, copy=True)
+        if known is not None and known.shape != values.shape:
+            raise InputError("known does not fit the values", key="known", value=known.shape)
+        if known is not None:
+            values[~known] = 0.0
         if conditions.duplicated().any():
             raise InputError(
                 "a condition has two rows of effects",
@@ -100,6 +109,7 @@ class Effects:
         object.__setattr__(self, "conditions", conditions)
         object.__setattr__(self, "genes", genes)
         object.__setattr__(self, "status", read_only(status))
+        object.__setattr__(self, "known", read_only(known))
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str], int]:
@@ -111,7 +121,7 @@ class Effects:
     def at(self, questions: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Return the effect and the status of each question's condition and readout gene.
 
-        A question whose condition or gene has no effect gets NaN and ``unsupported``.
+        A question whose condition or gene has no effect, or whose effect is not known, gets NaN and ``unsupported``.
         """
         rows = np.array(
             [self._rows.get(key, -1) for key in zip(questions["context"], questions["perturbation"], strict=True)],
@@ -119,6 +129,8 @@ class Effects:
         )
         columns = self.genes.get_indexer(questions["gene"])
         known = (rows >= 0) & (columns >= 0)
+        if self.known is not None:
+            known[known] = self.known[rows[known], columns[known]]
         values = np.full(len(questions), np.nan)
         values[known] = self.values[rows[known], columns[known]]
         status = np.full(len(questions), "unsupported", dtype=object)
@@ -146,11 +158,13 @@ class Effects:
             self.statistic,
             self.status[rows],
             self.basal,
+            None if self.known is None else self.known[rows],
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return the values as a table, (context, perturbation) x genes."""
-        return pd.DataFrame(self.values, index=pd.MultiIndex.from_frame(self.conditions), columns=self.genes)
+        """Return the values as a table, (context, perturbation) x genes; NaN where not known."""
+        values = self.values if self.known is None else np.where(self.known, self.values, np.nan)
+        return pd.DataFrame(values, index=pd.MultiIndex.from_frame(self.conditions), columns=self.genes)
 
     def write(self, path: str | Path, *, uns: dict[str, Any] | None = None) -> None:
         """Write as ``effects.h5ad``: one row a condition, gene names as ``var_names``."""
@@ -162,6 +176,8 @@ class Effects:
         adata.uns["pertbase"] = {"kind": "effects", "statistic": self.statistic, **(uns or {})}
         if self.basal is not None:
             adata.uns["basal"] = self.basal.reindex(columns=self.genes).copy()
+        if self.known is not None:
+            adata.layers["known"] = self.known.astype(np.uint8)
         with write_aside(path) as temporary:
             adata.write_h5ad(temporary)
 
@@ -198,11 +214,14 @@ class Effects:
             about["statistic"],
             adata.obs["status"].astype(str).to_numpy(dtype=object),
             basal,
+            np.asarray(adata.layers["known"]).astype(bool) if "known" in adata.layers else None,
         )
 
     def __repr__(self) -> str:
         unsupported = int((self.status == "unsupported").sum())
         note = f", {unsupported} unsupported" if unsupported else ""
+        if self.known is not None:
+            note += f", {int((~self.known).sum()):,} values not known"
         return f"Effects({len(self.conditions)} conditions x {len(self.genes)} genes, {self.statistic}{note})"
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -175,11 +175,11 @@ class Fold:
         """The test questions with their outcomes: for scorers alone."""
         return self.truth_of("test")
 
-    def truth_of(self, split: str) -> Truth:
-        """Return the questions of any split with their outcomes: for scorers alone."""
-        conditions = self.conditions.loc[self.conditions["split"] == split]
+    def truth_of(self, *splits: str) -> Truth:
+        """Return the questions of any splits with their outcomes: for scorers alone."""
+        conditions = self.conditions.loc[self.conditions["split"].isin(splits)]
         return Truth(
-            questions=self._questions_of(split),
+            questions=self._questions_of(*splits),
             name=self.name,
             hash=self.hash,
             simulated=self.simulated,
@@ -190,20 +190,14 @@ class Fold:
         return self.questions.loc[self.questions["split"].isin(splits)].reset_index(drop=True)
 
     def _handed_out(self, mask: pd.Series, *extra: str) -> pd.DataFrame:
-        hidden = {*HIDDEN_OF_CONDITIONS, "n_no_change", "n_ambiguous", "reason", "published"} - set(extra)
+        hidden = {*HIDDEN_OF_CONDITIONS, "n_no_change", "n_ambiguous", "reason", "published", "published_regime"} - set(
+            extra
+        )
         return self.conditions.loc[mask].drop(columns=list(hidden), errors="ignore").reset_index(drop=True)
 
     def _measured(self, conditions: pd.DataFrame) -> Effects:
-        effects = self._effects()
-        part = effects.select(conditions)
-        return Effects(
-            part.values,
-            part.conditions,
-            part.genes,
-            part.statistic,
-            part.status,
-            self._basal(set(conditions["context"])),
-        )
+        part = self._effects().select(conditions)
+        return replace(part, basal=self._basal(set(conditions["context"])))
 
     def _effects(self) -> Effects:
         if self.effects is None:
@@ -364,8 +358,8 @@ def read_questions(path: str | Path) -> pd.DataFrame:
     return table
 
 
-def read_truth(folder: str | Path, *, split: str = "test") -> Truth:
-    """Read the questions of one split with their outcomes, and no effects: what a scorer needs and no more.
+def read_truth(folder: str | Path, *, split: str | tuple[str, ...] = "test") -> Truth:
+    """Read the questions of one split, or several, with their outcomes, and no effects: what a scorer of answers needs.
 
     Raises
     ------
@@ -375,7 +369,8 @@ def read_truth(folder: str | Path, *, split: str = "test") -> Truth:
     folder = Path(folder)
     about = _manifest(folder)
     questions = read_questions(folder / "questions.parquet")
-    questions = questions.loc[questions["split"] == split].reset_index(drop=True)
+    splits = (split,) if isinstance(split, str) else split
+    questions = questions.loc[questions["split"].isin(splits)].reset_index(drop=True)
     return Truth(questions=questions, name=about["name"], hash=about["hash"], simulated=bool(about["simulated"]))
 
 

@@ -332,6 +332,8 @@ def _published(case: _Case) -> Assignment:
     chosen = _spread(keys, _calls(case)[training], shares, case.rng("val", case.spec.context or ""))
     split[training] = [chosen[key] for key in keys]
     split[inside & (published == "val")] = "val"
+    if "published_regime" in table.columns:
+        regime[:] = table["published_regime"].to_numpy()
     return Assignment(split, regime)
 
 

@@ -14,7 +14,9 @@ from pertbase._random import generator
 from pertbase.errors import UnsupportedError
 from pertbase.folds._answers import OUTCOMES, outcome_codes
 from pertbase.folds._condition_tests import ConditionTests, condition_tests
+from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
+from pertbase.folds._labelled_effects import effect_conditions, effect_questions
 from pertbase.folds._labels import LabelRule, power
 from pertbase.folds._outcome_table import OutcomeTable
 from pertbase.folds._perturbation import Perturbation
@@ -46,7 +48,7 @@ class Labelled:
     effects
         Measured effects of every labelled condition, or None.
     controls
-        ``cell``, ``context``, ``batch``, ``role`` (input or truth); empty for outcome tables.
+        ``cell``, ``context``, ``batch``, ``role`` (input or truth); empty for tables.
     total
         The normalisation's total, or None.
     tests
@@ -95,11 +97,13 @@ def question_ids(data: str, rule: LabelRule, context: str, perturbation: str, ge
 
 
 def label(
-    data: Screen | OutcomeTable, rule: LabelRule, *, seed: int, input_share: float, min_controls: int
+    data: Screen | OutcomeTable | EffectTable, rule: LabelRule, *, seed: int, input_share: float, min_controls: int
 ) -> Labelled:
     """Divide the controls, test every condition against the truth controls and label its questions."""
     if isinstance(data, OutcomeTable):
         return _label_table(data, rule)
+    if isinstance(data, EffectTable):
+        return _label_effects(data, rule, seed=seed)
     return _label_screen(data, rule, seed=seed, input_share=input_share, min_controls=min_controls)
 
 
@@ -251,7 +255,30 @@ def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
         perturbations=dict(table.perturbations),
         genes=table.genes,
         effects=None,
-        controls=pd.DataFrame({name: pd.Series(dtype=object) for name in ("cell", "context", "batch", "role")}),
+        controls=_no_controls(),
         total=None,
         tests=None,
     )
+
+
+def _label_effects(table: EffectTable, rule: LabelRule, *, seed: int) -> Labelled:
+    conditions = effect_conditions(table, rule)
+    questions = effect_questions(table, rule, conditions, seed=seed)
+    return Labelled(
+        name=table.name,
+        hash=table.hash,
+        simulated=table.simulated,
+        conditions=_count_outcomes(conditions, questions),
+        questions=questions,
+        perturbations=dict(table.perturbations),
+        genes=table.genes,
+        # The effects are in the questions. A baseline is not handed them as a matrix: pairs may be missing from it.
+        effects=None,
+        controls=_no_controls(),
+        total=None,
+        tests=None,
+    )
+
+
+def _no_controls() -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(dtype=object) for name in ("cell", "context", "batch", "role")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pertbase._io import canonical_json, sha256_text
 from pertbase.errors import InputError
 from pertbase.folds._cells import mean_rows
 from pertbase.folds._certificate import certify
+from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
 from pertbase.folds._fold import FORMAT, SPLITS, Fold, open_fold
 from pertbase.folds._kinds import Assignment, assign
@@ -35,10 +37,10 @@ class FoldMaker:
     Parameters
     ----------
     data
-        A screen or an outcome table.
+        A screen, an outcome table or an effect table.
     """
 
-    def __init__(self, data: Screen | OutcomeTable) -> None:
+    def __init__(self, data: Screen | OutcomeTable | EffectTable) -> None:
         self.data = data
         self._labelled: dict[str, Labelled] = {}
         self._last: Fold | None = None
@@ -63,12 +65,17 @@ class FoldMaker:
     def expand(self, spec: FoldSpec) -> list[FoldSpec]:
         """Return one spec a fold: ``published`` over several contexts, and ``test_context="each"``, are several.
 
+        The statistic of an effect table is a fact, not a choice: the rule takes it over.
+
         Raises
         ------
         UnsupportedError
             Where the data set has no such fold.
         """
-        shipped = isinstance(self.data, OutcomeTable)  # a screen ships no split; splitting it says so, once
+        if isinstance(self.data, EffectTable):
+            spec = spec.with_(rule=replace(spec.rule, statistic=self.data.statistic))
+        # A screen ships no split; splitting it says so, once.
+        shipped = isinstance(self.data, (OutcomeTable, EffectTable))
         if spec.kind == "published" and shipped and spec.context is None and len(self.data.contexts) > 1:
             return [spec.with_(context=context) for context in self.data.contexts]
         if spec.test_context == "each":
@@ -149,14 +156,19 @@ class FoldMaker:
 
 
 def make_fold(
-    data: Screen | OutcomeTable, *, kind: str, seed: int = 0, rule: str | LabelRule = "ranksum", **options: Any
+    data: Screen | OutcomeTable | EffectTable,
+    *,
+    kind: str,
+    seed: int = 0,
+    rule: str | LabelRule = "ranksum",
+    **options: Any,
 ) -> Fold:
     """Return one fold of a data set.
 
     Parameters
     ----------
     data
-        A screen or an outcome table.
+        A screen, an outcome table or an effect table.
     kind
         The fold kind, for example ``unseen_perturbation_genetic``.
     seed

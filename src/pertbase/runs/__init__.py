@@ -1,9 +1,35 @@
-"""One baseline on one fold: plans, runs and their store, reports, published numbers."""
+"""One baseline on one fold: plans, runs and their store, reports, published numbers.
 
-from pertbase.runs._execute import Outcome, execute
-from pertbase.runs._names import Names
-from pertbase.runs._report import Report, collect
-from pertbase.runs._session import run_session
-from pertbase.runs._store import Run, find_runs
+Names are loaded when they are first used: listing baselines needs none of what running them does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pertbase.runs._execute import Outcome, execute
+    from pertbase.runs._names import Names
+    from pertbase.runs._report import Report, collect
+    from pertbase.runs._session import run_session
+    from pertbase.runs._store import Run, find_runs
 
 __all__ = ["Names", "Outcome", "Report", "Run", "collect", "execute", "find_runs", "run_session"]
+
+_HOMES = {
+    "Names": "_names",
+    "Outcome": "_execute",
+    "Report": "_report",
+    "Run": "_store",
+    "collect": "_report",
+    "execute": "_execute",
+    "find_runs": "_store",
+    "run_session": "_session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pertbase.runs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pertbase.runs.{_HOMES[name]}"), name)

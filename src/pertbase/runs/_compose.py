@@ -161,7 +161,7 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
     from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
     for name, target in names.targets.items():
         ConfigStore.instance().store(group="baseline", name=name, node={"_target_": target})
@@ -169,33 +169,43 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
     extra = [f"hydra.searchpath=[{listed}]"] if listed else []
     try:
         with initialize_config_module("pertbase.conf", version_base="1.3"):
-            composed = hydra_compose(config, [*overrides, *extra], return_hydra_config=True)
+            try:
+                composed = hydra_compose(config, [*overrides, *extra], return_hydra_config=True)
+            except HydraException as error:
+                # Composed again without single values, to tell which could have been given instead.
+                groups = [text for text in overrides if split_override(text)[0] in _NAMED]
+                raise _explain(error, hydra_compose(config, [*groups, *extra])) from error
         choices = {key: str(value) for key, value in composed.hydra.runtime.choices.items() if key in _NAMED}
         OmegaConf.set_struct(composed, False)
         composed.pop("hydra")
         # a mapping of plain values; `???` left in it is caught here
         plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        key = str(error.full_key)
+        raise InputError("needs a value", key=key, remedy=f"add {key}=VALUE to the command") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, overrides) from error
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cannot be composed: {first}", key="command line", value=list(overrides)) from error
     if not isinstance(plain, dict):
         raise InputError("the configuration is not a mapping", key=config, value=plain)
     return {**{str(key): value for key, value in plain.items()}, "choices": choices}
 
 
-def _explain(error: Exception, overrides: Sequence[str]) -> InputError:
+def _explain(error: Exception, composed: Any) -> InputError:
+    """Return an error that names the option which cannot be set, and those that can."""
     first = str(error).splitlines()[0] if str(error) else type(error).__name__
-    key = getattr(error, "full_key", None) or getattr(error, "key", None)
-    child = str(key).rpartition(".")[2] if key else ""
-    if "Missing mandatory value" in first:
-        return InputError("needs a value", key=str(key), remedy=f"add {key}=VALUE to the command")
-    parent = getattr(error, "parent_node", None)
-    known = [str(name) for name in parent] if parent is not None and hasattr(parent, "__iter__") else []
-    typed = next((text for text in overrides if split_override(text)[0].endswith(child or "\0")), None)
-    if known and child:
-        close = nearest(child, known)
-        hint = f"did you mean {close!r}? " if close else ""
-        return InputError("unknown option", key=typed or child, remedy=f"{hint}Known there: {', '.join(sorted(known))}")
-    return InputError(f"cannot be composed: {first}", key="command line", value=list(overrides))
+    found = re.search(r"Could not override '([^']+)'", first)
+    if not found:
+        return InputError(f"cannot be composed: {first}", key="command line")
+    *parents, child = found[1].split(".")
+    node = composed
+    for parent in parents:
+        node = node.get(parent) if hasattr(node, "get") else None
+    known = sorted(str(key) for key in node if not str(key).startswith("_")) if hasattr(node, "keys") else []
+    close = nearest(child, known)
+    hint = f"did you mean {close!r}? " if close else ""
+    there = f"Known there: {', '.join(known)}" if known else "there is nothing to set below it"
+    return InputError("unknown option", key=found[1], remedy=f"{hint}{there}")
 
 
 def seed_of(text: Any, key: str) -> int:

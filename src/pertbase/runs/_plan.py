@@ -131,4 +131,16 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
             plans.append(Skip(what, str(error), failed=True))
         else:
             plans += [Plan(config, choices["data"], choices["baseline"], one) for one in specs]
-    return plans
+    return _by_fold(plans)
+
+
+def _by_fold(plans: list[Plan | Skip]) -> list[Plan | Skip]:
+    """Return the plans with those of one fold together, in the order folds were first named: each is read once."""
+    first: dict[tuple[str, ...], int] = {}
+    for plan in plans:
+        first.setdefault(_fold_key(plan), len(first))
+    return sorted(plans, key=lambda plan: first[_fold_key(plan)])
+
+
+def _fold_key(plan: Plan | Skip) -> tuple[str, ...]:
+    return ("skip", plan.what) if isinstance(plan, Skip) else ("plan", plan.data, plan.spec.name)

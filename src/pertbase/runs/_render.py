@@ -10,7 +10,7 @@ import pandas as pd
 
 from pertbase.folds import OUTCOMES
 from pertbase.runs._published import MARK, published
-from pertbase.runs._report import CEILING, MAIN, FoldTable, Report
+from pertbase.runs._report import CEILING, MAIN, FoldTable, Report, marked
 
 __all__ = ["Section", "render", "sections"]
 
@@ -49,6 +49,7 @@ def sections(
         return [Section(title, shown[["data", "fold", "seed", "difference", "note"]])]
     found = [_fold_section(table, adapter) for table in report.folds]
     for data in report.data:
+        found += _matrix_section(report, data, adapter)
         found += _means_section(report, data, adapter)
     if shortcuts:
         found += [section for table in report.folds if (section := _shortcut_section(report, table, adapter))]
@@ -62,13 +63,14 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
     rows = table.rows()
     scored = rows.loc[rows["baseline"] != CEILING]
     adapters = list(dict.fromkeys(scored["adapter"]))
-    main = adapter if adapter in adapters else adapters[0]
+    main = table.main_adapter(adapter)
     seeds = scored["seed"].nunique() > 1
     lines = []
     for (name, seed), group in scored.groupby(["baseline", "seed"], sort=True):
-        by_adapter = group.set_index("adapter")
+        # A run that was not answered with an adapter has dashes there.
+        by_adapter = group.set_index("adapter").reindex(adapters)
         row = by_adapter.loc[main]
-        flag = " *" if bool(row["flagged"]) else ""
+        flag = " *" if row["flagged"] == True else ""  # noqa: E712  (NaN where it was not answered so)
         line = {"baseline": f"{name}, seed {int(seed)}" if seeds else str(name)}
         for one in adapters:
             cell = by_adapter.loc[one]
@@ -117,6 +119,35 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
     return [*notes, *table.manifest["notes"], *warned]
 
 
+def _matrix_section(report: Report, data: str, adapter: str) -> list[Section]:
+    """Return balanced accuracies of a data set's folds side by side, where there are several."""
+    tables = [table for table in report.folds if table.data == data]
+    if len(tables) < 2:
+        return []
+    columns: dict[str, dict[str, str]] = {}
+    for table in tables:
+        rows = table.rows()
+        rows = rows.loc[rows["adapter"].isin((adapter, ""))]
+        seeds = rows["seed"].nunique() > 1
+        columns[table.fold] = {
+            _row_name(row, seeds): _of(row, "balanced_accuracy")
+            if row["baseline"] != CEILING
+            else _plain(row["balanced_accuracy"])
+            for _, row in rows.iterrows()
+        }
+    names = sorted({name for cells in columns.values() for name in cells}, key=lambda name: (name != CEILING, name))
+    shown = pd.DataFrame(
+        {"baseline": names, **{fold: [cells.get(name, _MISSING) for name in names] for fold, cells in columns.items()}}
+    )
+    simulated = any(table.simulated for table in tables)
+    return [Section(f"{marked(data, simulated=simulated)}: balanced accuracy by fold, {adapter}", shown)]
+
+
+def _row_name(row: pd.Series, seeds: bool) -> str:
+    named = seeds and not math.isnan(row["seed"])
+    return f"{row['baseline']}, seed {int(row['seed'])}" if named else str(row["baseline"])
+
+
 def _means_section(report: Report, data: str, adapter: str) -> list[Section]:
     table = report.means(data, adapter=adapter)
     if table.empty:
@@ -126,7 +157,7 @@ def _means_section(report: Report, data: str, adapter: str) -> list[Section]:
     shown = pd.DataFrame({"baseline": table["baseline"], "mean BA": cells, "folds": table["n_folds"].astype(str)})
     if table["seed"].nunique() > 1:
         shown.insert(1, "seed", table["seed"].astype(str))
-    title = f"{data}{' (simulated)' if simulated else ''}: mean balanced accuracy over folds, {adapter}"
+    title = f"{marked(data, simulated=simulated)}: mean balanced accuracy over folds, {adapter}"
     notes = ["intervals are joint over folds; compare rows that ran on the same folds only"]
     return [Section(title, shown, notes)]
 

@@ -17,7 +17,7 @@ from pertbase.errors import InputError, unknown_name
 from pertbase.folds import Truth, read_truth
 from pertbase.runs._store import Run, find_runs
 
-__all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect"]
+__all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect", "marked"]
 
 CEILING = "split-half ceiling"
 SHORTCUTS = ("gene_prior_balanced", "basal_expression", "reachability", "asked_elsewhere", "cross_context")
@@ -67,7 +67,17 @@ class FoldTable:
     @property
     def title(self) -> str:
         """Data set and fold, and whether the cells are simulated."""
-        return f"{self.data}{' (simulated)' if self.simulated else ''}: {self.fold}"
+        return f"{marked(self.data, simulated=self.simulated)}: {self.fold}"
+
+    def label(self, run: Run) -> str:
+        """Return what a run is called among these: its name, and its seed where there are several."""
+        several = len({one.config["seed"] for one in self.runs}) > 1
+        return f"{run.config['name']}, seed {run.config['seed']}" if several else str(run.config["name"])
+
+    def main_adapter(self, wanted: str) -> str:
+        """Return the adapter asked for where some run was answered with it, else the first there is."""
+        known = list(dict.fromkeys(name for run in self.runs for name in run.adapters))
+        return wanted if wanted in known or not known else known[0]
 
     def rows(self) -> pd.DataFrame:
         """Return one row a run and adapter: every score, the ceiling first where there is one."""
@@ -122,12 +132,15 @@ class Report:
     folds
         One table a fold.
     unfinished
-        Runs that are not complete.
+        Runs that failed or did not come to an end.
+    skipped
+        Runs that turned out impossible while fitting.
     """
 
     runs: Path
     folds: tuple[FoldTable, ...]
     unfinished: tuple[Run, ...]
+    skipped: tuple[Run, ...] = ()
 
     def rows(self) -> pd.DataFrame:
         """Return every row of every fold."""
@@ -214,16 +227,21 @@ class Report:
         """
         from pertbase.scorers import shortcuts
 
-        by_name = {str(run.config["name"]): run for run in table.runs}
+        runs = [run for run in table.runs if adapter in run.adapters]
+        # Of several seeds, the first stands for a shortcut; candidates are all shown.
+        by_name = {str(run.config["name"]): run for run in reversed(runs)}
         nested = {name: by_name[name].answers(adapter) for name in SHORTCUTS if name in by_name}
         if not nested:
             return pd.DataFrame()
         blocks = []
-        for name, run in by_name.items():
-            if name in nested:
+        for run in runs:
+            if run.config["name"] in nested:
                 continue
             found = shortcuts(nested, run.answers(adapter), table.truth, seed=seed)
-            blocks.append(found.table.reset_index(drop=False).assign(baseline=name, note=found.note))
+            steps = found.table.reset_index()
+            # A fold where it cannot be had has no steps; the row that says why stays.
+            steps = steps if len(steps) else pd.DataFrame([dict.fromkeys(steps.columns)])
+            blocks.append(steps.assign(baseline=table.label(run), note=found.note))
         return pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame()
 
     def _of(self, data: str) -> list[FoldTable]:
@@ -238,6 +256,11 @@ class Report:
     def _paired(table: FoldTable, first: str, second: str) -> list[tuple[Run, Run]]:
         of = {(str(run.config["name"]), int(run.config["seed"])): run for run in table.runs}
         return [(run, of[second, seed]) for (name, seed), run in of.items() if name == first and (second, seed) in of]
+
+
+def marked(data: str, *, simulated: bool) -> str:
+    """Return a data set's name as it stands in titles: nobody may take simulated cells for real ones."""
+    return f"{data} (simulated)" if simulated and "simulated" not in data else data
 
 
 def _difference_row(data: str, fold: str, seed: Any, interval: Interval) -> dict[str, Any]:
@@ -300,8 +323,12 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
         if run.complete:
             groups.setdefault((run.config["data_name"], run.config["fold_name"]), []).append(run)
     tables = [_table(key, members) for key, members in sorted(groups.items())]
+    states = [run.status["state"] for run in kept]
     return Report(
-        Path(runs), tuple(tables), tuple(run for run in kept if run.status["state"] not in ("complete", "skipped"))
+        Path(runs),
+        tuple(tables),
+        tuple(run for run, state in zip(kept, states, strict=True) if state not in ("complete", "skipped")),
+        tuple(run for run, state in zip(kept, states, strict=True) if state == "skipped"),
     )
 
 

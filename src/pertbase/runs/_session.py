@@ -76,7 +76,8 @@ def _line(outcome: Outcome, number: int, of: int) -> str:
 def summary(outcomes: Sequence[Outcome]) -> str:
     """Return how many runs were done, skipped and failed, and the reasons, each once with its runs counted."""
     lines = []
-    for state in ("skipped", "failed"):
+    # Of a single run, its own line has said it.
+    for state in ("skipped", "failed") if len(outcomes) > 1 else ():
         reasons: dict[str, list[str]] = {}
         for outcome in outcomes:
             if outcome.state == state:

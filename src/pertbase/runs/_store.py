@@ -60,6 +60,14 @@ class Run:
         """Whether it ended well."""
         return self.status.get("state") == "complete"
 
+    @property
+    def reason(self) -> str:
+        """Why it failed or was skipped, on one line; empty otherwise."""
+        if self.status["state"] == "failed" and (self.folder / "error.txt").is_file():
+            lines = (self.folder / "error.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return str(self.status.get("reason", ""))
+
     @cached_property
     def scores(self) -> dict[str, Any]:
         """Scores by adapter: values only, no timings."""
@@ -115,13 +123,14 @@ class Run:
         path = self.folder / "config.yaml"
         if path.exists():
             kept = read_yaml(path)
-            if kept != wanted:
+            # What `data` says, a path among it, may change: its content is held by data_hash.
+            if {**kept, "data": None} != {**wanted, "data": None}:
                 raise InputError(
-                    "holds a run of another configuration",
+                    f"holds a run of another configuration: {_difference(kept, wanted)}",
                     file=self.folder,
                     key="name",
                     value=wanted.get("name"),
-                    remedy=f"{_difference(kept, wanted)}; give name=ANOTHER, or remove the folder",
+                    remedy="give name=ANOTHER, or remove the folder",
                 )
             return not self.complete
         write_yaml(path, wanted)
@@ -138,7 +147,11 @@ class Run:
 
 def _difference(kept: Any, wanted: Any) -> str:
     first, second = _flat(kept), _flat(wanted)
-    keys = [key for key in sorted({*first, *second}) if first.get(key, "absent") != second.get(key, "absent")]
+    keys = [
+        key
+        for key in sorted({*first, *second})
+        if not key.startswith("data.") and first.get(key, "absent") != second.get(key, "absent")
+    ]
     told = [f"{key} is {first.get(key, 'absent')!r} there and {second.get(key, 'absent')!r} here" for key in keys[:3]]
     return "; ".join(told) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from pertbase.errors import InputError, unknown_name
 
-__all__ = ["PreparedGenes", "find_genes"]
+__all__ = ["PreparedGenes", "find_genes", "leave_out"]
 
 _SYMBOL_COLUMNS = (
     "gene_symbol",
@@ -84,6 +84,31 @@ def find_genes(
     columns = sparse.csr_matrix((weight, (np.arange(len(names)), target)), shape=(len(names), len(unique)))
     columns.eliminate_zeros()
     return PreparedGenes(unique, columns, tuple(recognised), tuple(warnings))
+
+
+def leave_out(
+    genes: PreparedGenes, gone: np.ndarray, rule: str, *, n_columns: int, file: str | None = None
+) -> PreparedGenes:
+    """Return the genes without those that a rule leaves out; ``gone`` has one entry a gene.
+
+    Raises
+    ------
+    InputError
+        Where none is left.
+    """
+    if not gone.any():
+        return genes
+    if gone.all():
+        raise InputError(
+            "no gene is left", file=file, key="var", value=rule, remedy="loosen keep_genes or min_detected"
+        )
+    columns = sparse.identity(n_columns, format="csr") if genes.columns is None else genes.columns
+    return PreparedGenes(
+        genes.genes[~gone],
+        columns[:, np.flatnonzero(~gone)].tocsr(),
+        (*genes.recognised, f"{int(gone.sum()):,} genes left out: {rule}; totals are of all genes"),
+        genes.warnings,
+    )
 
 
 def _symbols(var: pd.DataFrame, symbols: str | None, file: str | None) -> tuple[pd.Series, list[str], list[str], str]:

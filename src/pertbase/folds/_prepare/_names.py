@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,9 @@ from pertbase.errors import InputError
 from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
 from pertbase.folds._prepare._dialects import Layout, looks_like_control, looks_missing, to_mechanism
 from pertbase.folds._prepare._options import PrepareOptions
+from pertbase.folds._prepare._targets import TargetColumn, Targets, check_column, read_targets, targets_place
 
-__all__ = ["NamedCells", "name_cells", "read_targets"]
-
-Targets = Mapping[str, Mapping[str, int]]
+__all__ = ["NamedCells", "name_cells"]
 
 _MICROMOLAR = {"m": 1e6, "mm": 1e3, "um": 1.0, "nm": 1e-3, "pm": 1e-6}
 _DOSE = re.compile(r"^\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\d\s].*)?$")
@@ -33,62 +32,19 @@ class NamedCells:
     warnings: tuple[str, ...]
 
 
-def read_targets(targets: Targets | str | None) -> Targets:
-    """Return compound -> {target: sign} from a mapping, or from a csv or tsv file.
-
-    Raises
-    ------
-    InputError
-        Where the file lacks a column, has an empty target or a sign that is not -1, 0 or 1.
-    """
-    if targets is None or isinstance(targets, Mapping):
-        return targets or {}
-    path = Path(targets)
-    if not path.exists():
-        raise InputError("there is no such file", file=path, key="targets", remedy="check the path")
-    try:
-        table = pd.read_csv(
-            path, sep="\t" if path.suffix in (".tsv", ".txt") else ",", dtype=str, keep_default_na=False
-        )
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read as a table ({error})", file=path, key="targets") from error
-    missing = [column for column in ("compound", "target", "sign") if column not in table.columns]
-    if missing:
-        raise InputError(
-            "the table of targets lacks columns",
-            file=path,
-            key=", ".join(missing),
-            value=list(table.columns),
-            remedy="it needs compound, target, sign",
-        )
-    found: dict[str, dict[str, int]] = {}
-    for row, (compound, gene, sign) in enumerate(
-        zip(table["compound"], table["target"], table["sign"], strict=True), start=2
-    ):
-        if not gene or sign.strip() not in ("-1", "0", "1", "+1"):
-            raise InputError(
-                "a row needs a target and a sign of -1, 0 or 1",
-                file=path,
-                key=f"line {row}",
-                value=(compound, gene, sign),
-                remedy="use 0 where the sign is not known",
-            )
-        found.setdefault(compound, {})[gene] = int(sign)
-    return found
-
-
 def name_cells(
     obs: pd.DataFrame,
     layout: Layout,
     options: PrepareOptions,
     *,
     genes: Collection[str],
+    uns: Any = None,
     file: str | None = None,
 ) -> NamedCells:
     """Return what every row of ``obs`` was given.
 
     Only distinct combinations of the columns are looked at, so that a million cells cost as much as their
-    labels do.
+    labels do. ``uns`` is what the file holds where ``targets=uns:KEY`` says.
 
     Raises
     ------
@@ -104,6 +60,9 @@ def name_cells(
         "unit": layout.dose_unit,
         "n_parts": layout.n_parts,
     }
+    named = targets_place(options.targets, "obs")
+    if named is not None:
+        columns["targets"] = check_column(named, [str(item) for item in obs.columns], file)
     used = {key: obs[column] for key, column in columns.items() if column is not None}
     codes = np.zeros(len(obs), dtype=np.int64)
     levels: dict[str, tuple[np.ndarray, list[str | None]]] = {}
@@ -114,7 +73,9 @@ def name_cells(
         _, codes = np.unique(codes * (len(distinct) + 1) + np.where(code < 0, len(distinct), code), return_inverse=True)
     _, first, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
 
-    reader = _Reader(layout, options, _single_labels(levels["label"][1]) | set(genes), file)
+    known = _single_labels(levels["label"][1]) | set(genes)
+    column = None if named is None else TargetColumn(named, options.target_names, set(genes), file)
+    reader = _Reader(layout, options, known, read_targets(options.targets, uns=uns, file=file), column, file)
     rows = [{key: texts[code[position]] for key, (code, texts) in levels.items()} for position in first]
     perturbations: dict[str, Perturbation] = {}
     names = np.empty(len(first), dtype=object)
@@ -131,7 +92,7 @@ def name_cells(
                 value=perturbation.name,
                 remedy="rename one with names={old: new}",
             )
-    return NamedCells(names[inverse], perturbations, tuple(_warnings(perturbations, reader.targets, genes)))
+    return NamedCells(names[inverse], perturbations, tuple(_warnings(perturbations, reader, genes)))
 
 
 def _as_text(value: object) -> str:
@@ -145,8 +106,17 @@ def _single_labels(labels: list[str | None]) -> set[str]:
     return {label for label in labels if label and not {"+", "_"} & set(label)}
 
 
-def _warnings(perturbations: Mapping[str, Perturbation], targets: Targets, genes: Collection[str]) -> list[str]:
+def _warnings(perturbations: Mapping[str, Perturbation], reader: _Reader, genes: Collection[str]) -> list[str]:
     found = []
+    targets = reader.targets
+    if reader.column is not None:
+        targets = {compound: signs for compound, signs in reader.column.found.items() if signs}
+        left_out = sorted(reader.column.left_out)
+        if left_out:
+            found.append(
+                f"{len(left_out)} names in obs[{reader.column.column!r}] are neither genes measured nor in "
+                f"target_names, and were left out ({_some(left_out)})"
+            )
     compounds = {item for perturbation in perturbations.values() for item in perturbation.compounds}
     without = sorted(compounds - set(targets))
     if without:
@@ -154,7 +124,7 @@ def _warnings(perturbations: Mapping[str, Perturbation], targets: Targets, genes
             f"{len(without)} of {len(compounds)} compounds have no known target ({_some(without)}): name them in "
             "targets=FILE"
         )
-    if targets and not compounds & set(targets):
+    if reader.targets and not compounds & set(targets):
         found.append("none of the compounds in targets= occurs in the screen")
     measured = set(genes)
     acted_on = {gene for perturbation in perturbations.values() for gene in perturbation.targets}
@@ -171,9 +141,18 @@ def _some(items: list[str]) -> str:
 class _Reader:
     """Reads one distinct row of labels."""
 
-    def __init__(self, layout: Layout, options: PrepareOptions, known: set[str], file: str | None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        options: PrepareOptions,
+        known: set[str],
+        targets: Targets,
+        column: TargetColumn | None,
+        file: str | None,
+    ) -> None:
         self.layout, self.options, self.known, self.file = layout, options, known, file
-        self.targets = read_targets(options.targets)
+        self.targets, self.column = targets, column
+        self.pattern = None if options.pattern is None else re.compile(options.pattern)
         self.units: dict[str, str] = {}
 
     def perturbation(self, row: Mapping[str, str | None], *, cells: int) -> Perturbation | None:
@@ -186,7 +165,7 @@ class _Reader:
         try:
             parts = [*self._parts(pieces, mechanisms, row)]
             if extra is not None:
-                parts.append(self._chemical("drug", extra, None))
+                parts.append(self._chemical("drug", extra, None, row, alone=not parts))
             return Perturbation(tuple(parts)) if parts else None
         except InputError as error:
             if error.key is not None and error.key.startswith("obs["):
@@ -206,6 +185,8 @@ class _Reader:
                 value=None,
                 remedy="say control=nan if these are the controls, or drop them with keep=",
             )
+        match = None if self.pattern is None or self._is_control(label) else self.pattern.fullmatch(label)
+        label = label if match is None else match[1].strip()
         return self.options.names.get(label, label)
 
     def _mechanisms(self, row: Mapping[str, str | None], label: str) -> list[str]:
@@ -275,12 +256,25 @@ class _Reader:
                 parts.append(Part.genetic(name, mechanism))
             else:
                 compound = row.get("compound") or name
-                parts.append(self._chemical(mechanism, compound if len(pieces) == 1 else name, doses[number]))
+                compound = compound if len(pieces) == 1 else name
+                parts.append(self._chemical(mechanism, compound, doses[number], row, alone=len(pieces) == 1))
         return parts
 
-    def _chemical(self, mechanism: str, compound: str, dose: float | None) -> Part:
-        targets = tuple(self.targets.get(compound, {}).items())
-        return Part(mechanism, targets, compound, dose)
+    def _chemical(
+        self, mechanism: str, compound: str, dose: float | None, row: Mapping[str, str | None], *, alone: bool
+    ) -> Part:
+        if self.column is None:
+            signs = self.targets.get(compound, {})
+        elif alone:
+            signs = self.column.of(compound, row.get("targets"))
+        else:
+            raise self._error(
+                "names the targets of several things given at once, which cannot be told apart",
+                compound,
+                "give targets=FILE instead",
+                key=self.column.column,
+            )
+        return Part(mechanism, tuple(signs.items()), compound, dose)
 
     def _checked(self, name: str, label: str) -> str:
         if looks_missing(name):

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -31,54 +32,61 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Filter:
-    """One comparison on an obs column, such as ``grna_dominance>=0.8``; a missing value never passes."""
+    """One comparison on an obs or var column, such as ``grna_dominance>=0.8``; a missing value never passes."""
 
     column: str
     sign: str
     value: str
+    option: str = "keep"
 
     @classmethod
-    def parse(cls, text: str) -> Filter:
+    def parse(cls, text: str, *, option: str = "keep") -> Filter:
         """Return the filter that ``COLUMN SIGN VALUE`` spells."""
         match = _COMPARISON.match(text)
         if match is None:
             raise InputError(
-                "is not a comparison on an obs column",
-                key="keep",
+                f"is not a comparison on {'an obs' if option == 'keep' else 'a var'} column",
+                key=option,
                 value=text,
                 remedy="write COLUMN>=VALUE, with one of " + " ".join(_COMPARE),
             )
-        return cls(match["column"], match["sign"], match["value"].strip("'\""))
+        return cls(match["column"], match["sign"], match["value"].strip("'\""), option)
 
-    def passes(self, obs: pd.DataFrame, *, file: str | None = None) -> np.ndarray:
-        """Return which rows of ``obs`` pass, as booleans."""
-        if self.column not in obs.columns:
-            raise unknown_name("obs column of keep", self.column, map(str, obs.columns), file=file)
-        column = obs[self.column]
+    def passes(self, table: pd.DataFrame, *, file: str | None = None) -> np.ndarray:
+        """Return which rows of ``obs`` (or ``var``) pass, as booleans."""
+        where = "obs" if self.option == "keep" else "var"
+        if self.column not in table.columns:
+            raise unknown_name(f"{where} column of {self.option}", self.column, map(str, table.columns), file=file)
+        column = table[self.column]
         if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
             try:
                 wanted = float(self.value)
             except ValueError as error:
                 raise InputError(
-                    f"obs[{self.column!r}] holds numbers and is compared with text",
+                    f"{where}[{self.column!r}] holds numbers and is compared with text",
                     file=file,
-                    key="keep",
+                    key=self.option,
                     value=str(self),
                     remedy="compare it with a number",
                 ) from error
             result = _COMPARE[self.sign](column.to_numpy(dtype=float, na_value=math.nan), wanted)
         elif self.sign in ("==", "!="):
-            result = _COMPARE[self.sign](column.astype(str), self.value).to_numpy(dtype=bool)
+            equal = column.astype(str).map(self._equals).to_numpy(dtype=bool)
+            result = equal if self.sign == "==" else ~equal
         else:
             raise InputError(
-                f"obs[{self.column!r}] holds text, which has no order",
+                f"{where}[{self.column!r}] holds text, which has no order",
                 file=file,
-                key="keep",
+                key=self.option,
                 value=str(self),
                 remedy="use == or !=, or make the column numeric",
             )
         passed: np.ndarray = np.logical_and(result, column.notna().to_numpy())
         return passed
+
+    def _equals(self, text: str) -> bool:
+        # Cells' labels may hold a star of their own (Adamson's do); genes' names and ids do not.
+        return fnmatchcase(text, self.value) if self.option == "keep_genes" else text == self.value
 
     def __str__(self) -> str:
         return f"{self.column}{self.sign}{self.value}"
@@ -112,10 +120,18 @@ class PrepareOptions:
         The obs column of the dose, and the obs column or text of its unit. Molar units become micromolar.
     separator
         What joins the parts of a combination; ``none`` where names are never to be split.
+    pattern
+        A regular expression; of a label that it fits as a whole, its first group is taken: ``(.+)_p[A-Z]+[0-9]+`` for
+        TARGET_PLASMID. Controls are named as they stand in the file.
     names
         Name in the file -> name in the screen, for perturbations or parts to be renamed.
     targets
-        Compound -> {target: sign}, or a csv or tsv file with the columns compound, target, sign.
+        Compound -> {target: sign}; or a csv or tsv file with the columns compound, target, sign; or ``obs:COLUMN``,
+        for a column that names each compound's targets, separated by commas; or ``uns:KEY``, for such a table or
+        mapping in the file.
+    target_names
+        For ``targets=obs:COLUMN``: name in the column -> {target: sign}, for families (``HDAC``) and for signs. A name
+        not in it stands for itself, with sign 0, where it is a gene that was measured, and is left out where not.
     symbols
         The var column that holds gene symbols.
     layer
@@ -126,6 +142,12 @@ class PrepareOptions:
         What counts are scaled to (default: the median of the kept cells' totals), or what they were scaled to.
     keep
         Comparisons on obs columns that a cell has to pass.
+    keep_genes
+        Comparisons on var columns that a gene has to pass; ``*`` matches anything, as in ``ensembl_id==ENSG*``. Cells
+        are scaled by their totals over all genes of the file.
+    min_detected
+        The share of control cells, in at least one context, in which a gene has to be seen. Perturbed cells have no
+        say, so that no gene is chosen by what happens to it.
     duplicates
         What to do about a gene symbol that occurs twice: ``error``, ``first`` or ``sum``.
     min_counts
@@ -149,13 +171,17 @@ class PrepareOptions:
     dose: str | None = None
     dose_unit: str | None = None
     separator: str | None = None
+    pattern: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, Mapping[str, int]] | str | None = None
+    target_names: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     symbols: str | None = None
     layer: str | None = None
     values: str = "auto"
     total: float | None = None
     keep: tuple[str, ...] = ()
+    keep_genes: tuple[str, ...] = ()
+    min_detected: float = 0.0
     duplicates: str = "error"
     min_counts: float = 1.0
     keep_counts: bool = False
@@ -165,6 +191,11 @@ class PrepareOptions:
     def filters(self) -> tuple[Filter, ...]:
         """The comparisons of ``keep``."""
         return tuple(Filter.parse(text) for text in self.keep)
+
+    @property
+    def gene_filters(self) -> tuple[Filter, ...]:
+        """The comparisons of ``keep_genes``."""
+        return tuple(Filter.parse(text, option="keep_genes") for text in self.keep_genes)
 
     @property
     def given(self) -> list[str]:
@@ -204,9 +235,27 @@ def parse_options(given: Mapping[str, Any]) -> PrepareOptions:
             value=options.context_value,
             remedy="give context=COLUMN or context_value=NAME",
         )
-    # A filter that cannot be read should fail before a large file is opened.
-    _ = options.filters
+    # What cannot be read should fail before a large file is opened.
+    _ = options.filters, options.gene_filters
+    if options.min_detected > 1:
+        raise InputError("is a share of cells, at most 1", key="min_detected", value=options.min_detected)
+    if options.pattern is not None:
+        _check_pattern(options.pattern)
     return options
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise InputError(f"is not a regular expression ({error})", key="pattern", value=pattern) from error
+    if groups != 1:
+        raise InputError(
+            "needs one group, which is what is taken of a label",
+            key="pattern",
+            value=pattern,
+            remedy="put parentheses around it, and (?:...) around what else has to be held together",
+        )
 
 
 def _text(key: str, value: Any) -> str:
@@ -267,13 +316,18 @@ def _mapping(key: str, value: Any) -> dict[str, str]:
 
 def _targets(key: str, value: Any) -> dict[str, dict[str, int]] | str:
     value = _flow(key, value)
+    return _signs(key, value) if isinstance(value, Mapping) else _text(key, value)
+
+
+def _signs(key: str, value: Any) -> dict[str, dict[str, int]]:
+    value = _flow(key, value)
     if not isinstance(value, Mapping):
-        return _text(key, value)
+        raise InputError("needs a mapping of names to {GENE: sign}", key=key, value=value)
     found: dict[str, dict[str, int]] = {}
     for compound, signs in value.items():
         if not isinstance(signs, Mapping) or not all(sign in (-1, 0, 1) for sign in signs.values()):
             raise InputError(
-                "a compound's targets map gene symbols to signs",
+                "targets map gene symbols to signs",
                 key=f"{key}.{compound}",
                 value=signs,
                 remedy="write {GENE: 1}; signs are -1, 0 and 1",
@@ -287,9 +341,12 @@ _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "context_names": _mapping,
     "names": _mapping,
     "targets": _targets,
+    "target_names": _signs,
     "total": _number,
     "min_counts": _number,
     "keep": _list,
+    "keep_genes": _list,
+    "min_detected": _number,
     "keep_counts": _flag,
     "drop_contexts_without_control": _flag,
 }

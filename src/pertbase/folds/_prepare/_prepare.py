@@ -13,11 +13,12 @@ import pandas as pd
 from pertbase.errors import InputError
 from pertbase.folds._perturbation import CONTROL
 from pertbase.folds._prepare._dialects import Layout, find_layout
-from pertbase.folds._prepare._genes import PreparedGenes, find_genes
+from pertbase.folds._prepare._genes import PreparedGenes, find_genes, leave_out
 from pertbase.folds._prepare._names import NamedCells, name_cells
 from pertbase.folds._prepare._options import PrepareOptions, parse_options
 from pertbase.folds._prepare._source import Source, from_anndata, open_source
-from pertbase.folds._prepare._values import Recognised, Survey, normalise, recognise, survey
+from pertbase.folds._prepare._targets import targets_place
+from pertbase.folds._prepare._values import Recognised, Survey, detected, normalise, recognise, survey
 from pertbase.folds._screen import Screen, write_screen
 
 if TYPE_CHECKING:
@@ -110,13 +111,14 @@ def prepare(
     """
     parsed = parse_options(options)
     where = None if file is None else str(file)
-    return _prepare(from_anndata(adata, layer=parsed.layer, file=where), name, parsed)
+    source = from_anndata(adata, layer=parsed.layer, uns=targets_place(parsed.targets, "uns"), file=where)
+    return _prepare(source, name, parsed)
 
 
 def prepare_path(path: str | Path, *, name: str | None = None, **options: Any) -> tuple[Screen, PrepareReport]:
     """Return the screen that a file of another dialect holds; see :func:`prepare`."""
     parsed = parse_options(options)
-    with open_source(path, layer=parsed.layer) as source:
+    with open_source(path, layer=parsed.layer, uns=targets_place(parsed.targets, "uns")) as source:
         return _prepare(source, name or Path(path).stem, parsed)
 
 
@@ -155,7 +157,7 @@ def _prepare(source: Source, name: str, options: PrepareOptions) -> tuple[Screen
     cells.refuse_none(list(options.keep), file)
     layout = find_layout(source.obs[cells.keep], options, file=file)
     genes = find_genes(source.var, symbols=options.symbols, duplicates=options.duplicates, file=file)
-    named = name_cells(source.obs[cells.keep], layout, options, genes=genes.genes, file=file)
+    named = name_cells(source.obs[cells.keep], layout, options, genes=genes.genes, uns=source.uns, file=file)
     obs = _contract_obs(source.obs, cells.keep, layout, named, options, file)
 
     _settle_contexts(obs, cells, options, file)
@@ -167,6 +169,7 @@ def _prepare(source: Source, name: str, options: PrepareOptions) -> tuple[Screen
         cells.drop(cells.keep & (seen.sums < least), f"fewer than {least:g} counts")
     cells.refuse_none(options.min_counts, file)
     _settle_contexts(obs, cells, options, file)
+    genes = _choose_genes(genes, source, obs, cells, options)
 
     total = what.total if what.total is not None else float(np.median(seen.sums[cells.keep]))
     X, counts = normalise(
@@ -260,6 +263,28 @@ def _settle_contexts(obs: pd.DataFrame, cells: _Cells, options: PrepareOptions, 
     gone = np.zeros(len(cells.keep), dtype=bool)
     gone[rows] = obs["context"].isin(without).to_numpy()
     cells.drop(gone, f"contexts without controls ({', '.join(without[:5])}{', ...' if len(without) > 5 else ''})")
+
+
+def _choose_genes(
+    genes: PreparedGenes, source: Source, obs: pd.DataFrame, cells: _Cells, options: PrepareOptions
+) -> PreparedGenes:
+    """Leave out what ``keep_genes`` and ``min_detected`` say; cells have been measured by all genes before."""
+    n_columns, file = len(source.var), source.file
+    for rule in options.gene_filters:
+        passed = rule.passes(source.var, file=file)
+        if genes.columns is not None:
+            passed = (genes.columns.T @ passed.astype(float)) > 0
+        genes = leave_out(genes, ~passed, f"not {rule}", n_columns=n_columns, file=file)
+    if options.min_detected <= 0:
+        return genes
+    controls = obs[obs["is_control"].to_numpy() & cells.keep[obs["row"].to_numpy()]]
+    share = np.zeros(len(genes.genes))
+    for _, rows in controls.groupby("context", observed=True)["row"]:
+        own = np.zeros(len(cells.keep), dtype=bool)
+        own[rows.to_numpy()] = True
+        share = np.maximum(share, detected(source.values, own, columns=genes.columns) / len(rows))
+    rule_text = f"seen in fewer than {options.min_detected:.3g} of the control cells of every context"
+    return leave_out(genes, share < options.min_detected, rule_text, n_columns=n_columns, file=file)
 
 
 def _unique_cells(obs: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,10 @@ __all__ = ["Source", "from_anndata", "holds_screen", "open_source"]
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The cells, genes and values of a file; ``values`` can be sliced by rows and may lie on disk."""
+    """The cells, genes and values of a file; ``values`` can be sliced by rows and may lie on disk.
+
+    ``uns`` is the one entry of uns that was asked for, None where there is none.
+    """
 
     obs: pd.DataFrame
     var: pd.DataFrame
@@ -30,19 +33,27 @@ class Source:
     key: str
     file: str | None
     is_screen: bool = False
+    uns: Any = None
 
 
-def from_anndata(adata: AnnData, *, layer: str | None = None, file: str | None = None) -> Source:
+def from_anndata(
+    adata: AnnData, *, layer: str | None = None, uns: str | None = None, file: str | None = None
+) -> Source:
     """Return what an AnnData holds; a backed one stays on disk."""
     if layer is not None and layer not in adata.layers:
         raise unknown_name("layer", layer, adata.layers.keys(), file=file)
     values = adata.X if layer is None else adata.layers[layer]
-    return Source(adata.obs, adata.var, _by_rows(values, layer, file), _key(layer), file, "pertbase" in adata.uns)
+    found = None if uns is None else adata.uns.get(uns)
+    return Source(
+        adata.obs, adata.var, _by_rows(values, layer, file), _key(layer), file, "pertbase" in adata.uns, found
+    )
 
 
 @contextlib.contextmanager
-def open_source(path: str | Path, *, layer: str | None = None) -> Iterator[Source]:
-    """Open a file; of an ``.h5ad`` file only obs, var and one matrix are looked at, the matrix block by block.
+def open_source(path: str | Path, *, layer: str | None = None, uns: str | None = None) -> Iterator[Source]:
+    """Open a file; of an ``.h5ad`` file only obs, var, one matrix and the entry of uns named are looked at.
+
+    The matrix is read block by block.
 
     Raises
     ------
@@ -51,11 +62,11 @@ def open_source(path: str | Path, *, layer: str | None = None) -> Iterator[Sourc
     """
     path = Path(path)
     with contextlib.ExitStack() as stack:
-        opened = _open_hdf5(path, layer, stack)
-        yield opened if opened is not None else from_anndata(read_anndata(path), layer=layer, file=str(path))
+        opened = _open_hdf5(path, layer, uns, stack)
+        yield opened if opened is not None else from_anndata(read_anndata(path), layer=layer, uns=uns, file=str(path))
 
 
-def _open_hdf5(path: Path, layer: str | None, stack: contextlib.ExitStack) -> Source | None:
+def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib.ExitStack) -> Source | None:
     """Return what an HDF5 file of today's format holds; None where the whole-file reader has to decide."""
     import h5py
     from anndata.io import read_elem, sparse_dataset
@@ -74,10 +85,11 @@ def _open_hdf5(path: Path, layer: str | None, stack: contextlib.ExitStack) -> So
         values = place if encoding == "array" else sparse_dataset(place)
         obs, var = read_elem(store["obs"]), read_elem(store["var"])
         is_screen = "uns" in store and "pertbase" in store["uns"]
+        entry = read_elem(store["uns"][uns]) if uns is not None and "uns" in store and uns in store["uns"] else None
     except (OSError, KeyError):
         # Truncated or foreign: the whole-file reader says so in its own words.
         return None
-    return Source(obs, var, _by_rows(values, layer, str(path)), _key(layer), str(path), is_screen)
+    return Source(obs, var, _by_rows(values, layer, str(path)), _key(layer), str(path), is_screen, entry)
 
 
 def _by_rows(values: Any, layer: str | None, file: str | None) -> Any:

@@ -1,0 +1,395 @@
+r"""The GEARS network, evaluated once for each distinct perturbation of a batch.
+
+In GEARS (Roohani, Huang & Leskovec, Nature Biotechnology 2024) the expression of the control cell enters at the very
+end, as a term that is added: :math:`\hat y_b = x_b + \Delta(p_b)`. All that is learned is the change
+:math:`\Delta(p)`, and cells of one batch under one perturbation share it. So the network is evaluated on the distinct
+perturbations of a batch, and batch normalisation weighs each by how many cells it stands for. This gives the
+original's numbers; with C hidden units, G genes and U distinct perturbations it costs U G C numbers where the
+original's per-cell forward keeps several dozen times B G C.
+
+Two more identities keep memory low, both exact. The sum of a gene term and a perturbation term runs over a full grid,
+so its mean and variance are sums of theirs. And the mean and variance of a linear layer's output follow from the mean
+and covariance of its input, :math:`\mathrm{var}(Wh) = \mathrm{diag}(W \mathrm{cov}(h) W^T)`, so that normalisation is
+folded into the weights and nothing but the two ReLU outputs is ever stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import SimpleConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+__all__ = ["Adjacency", "GearsNet", "Grouping", "group"]
+
+POSITION_SHARE = 0.2
+"""How much of the positional embedding is added to a gene's: a constant of the original."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The distinct perturbations of a batch.
+
+    Parameters
+    ----------
+    targets
+        Positions of targets in the target vocabulary, padded with -1, shape (n_distinct, n_targets).
+    signs
+        What each target's embedding is multiplied with, same shape.
+    counts
+        Cells of each, float, shape (n_distinct,).
+    of_cell
+        The row of each cell, shape (n_cells,).
+    co_expressed
+        Whether a row's genes see their neighbours in the co-expression graph, shape (n_distinct,).
+    """
+
+    targets: Tensor
+    signs: Tensor
+    counts: Tensor
+    of_cell: Tensor
+    co_expressed: Tensor
+
+
+def group(targets: Tensor, signs: Tensor, *, first_slot_only: bool = False) -> Grouping:
+    """Return the distinct perturbations among cells.
+
+    Parameters
+    ----------
+    targets, signs
+        Of each cell, shape (n_cells, n_targets); controls are rows of -1.
+    first_slot_only
+        Keep the first cell as a row of its own, the only one that sees the co-expression graph: the original's
+        graph is never repeated for the other cells of a batch.
+    """
+    signs = signs.to(targets.dtype).masked_fill(targets < 0, 0)
+    keys = torch.cat([targets, signs], dim=1)
+    width = targets.shape[1]
+    if not first_slot_only:
+        rows, of_cell, counts = torch.unique(keys, dim=0, return_inverse=True, return_counts=True)
+        seen = torch.ones(len(rows), dtype=torch.bool, device=targets.device)
+        return Grouping(rows[:, :width], rows[:, width:], counts.float(), of_cell, seen)
+    rows, of_cell, counts = torch.unique(keys[1:], dim=0, return_inverse=True, return_counts=True)
+    rows = torch.cat([keys[:1], rows])
+    seen = torch.zeros(len(rows), dtype=torch.bool, device=targets.device)
+    seen[0] = True
+    of_cell = torch.cat([of_cell.new_zeros(1), of_cell + 1])
+    return Grouping(rows[:, :width], rows[:, width:], torch.cat([counts.new_ones(1), counts]).float(), of_cell, seen)
+
+
+class Adjacency(nn.Module):
+    """A graph with the symmetric normalisation of graph convolutions, as a CSR matrix target x source.
+
+    Self-loops of weight 1 are added where there are none. Kept as dense buffers, so that a checkpoint holds the graph
+    and it follows the module to its device.
+
+    Parameters
+    ----------
+    source, target
+        Nodes of each edge, shape (n_edges,).
+    weight
+        Weight of each edge, shape (n_edges,).
+    n_nodes
+        Nodes.
+    """
+
+    crow: Tensor
+    column: Tensor
+    value: Tensor
+
+    def __init__(self, source: Tensor, target: Tensor, weight: Tensor, n_nodes: int) -> None:
+        super().__init__()
+        edges, normalised = gcn_norm(torch.stack([source, target]), weight.float(), n_nodes, dtype=torch.float32)
+        order = torch.argsort(edges[1] * n_nodes + edges[0])
+        counts = torch.bincount(edges[1], minlength=n_nodes)
+        self.register_buffer("crow", torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+        self.register_buffer("column", edges[0][order])
+        self.register_buffer("value", normalised[order])
+        self.gather = SimpleConv(aggr="sum")
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of the graph."""
+        return len(self.crow) - 1
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the weighted sum over the sources of each node, or of some nodes, shape (n_rows, n_channels)."""
+        crow, column, value = self.crow, self.column, self.value
+        if rows is not None:
+            counts = crow[rows + 1] - crow[rows]
+            start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+            within = torch.arange(int(start[-1]), device=rows.device) - start[:-1].repeat_interleave(counts)
+            chosen = crow[rows].repeat_interleave(counts) + within
+            crow, column, value = start, column[chosen], value[chosen]
+        matrix = torch.sparse_csr_tensor(
+            crow, column, value.to(x.dtype), (len(crow) - 1, self.n_nodes), check_invariants=False
+        )
+        gathered: Tensor = self.gather((x, None), matrix)
+        return gathered
+
+
+class _Moments(torch.autograd.Function):
+    """Weighted mean and second moments over the first two axes, with one product in the backward pass, not two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        ctx.save_for_backward(x, weight)
+        total = torch.matmul(x.new_ones(x.shape[1]), x)
+        square = torch.bmm(x.transpose(1, 2), x)
+        return weight @ total, torch.tensordot(weight, square, 1)
+
+    @staticmethod
+    def backward(ctx: Any, d_mean: Tensor, d_square: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        factor = weight[:, None, None] * (d_square + d_square.T)
+        return torch.baddbmm((weight[:, None] * d_mean)[:, None, :], x, factor), None
+
+
+def _track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) -> None:
+    """Update running statistics as batch normalisation over ``n`` rows would."""
+    momentum = 0.1 if norm.momentum is None else norm.momentum
+    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+        return
+    with torch.no_grad():
+        norm.num_batches_tracked += 1
+        norm.running_mean.lerp_(mean.detach(), momentum)
+        norm.running_var.lerp_(variance.detach() * (n / (n - 1).clamp(min=1)), momentum)
+
+
+def _statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """Return factor and offset of a batch normalisation whose batch has these moments, or of its running ones."""
+    if norm.training:
+        _track(norm, mean, variance, n)
+    elif norm.running_mean is not None and norm.running_var is not None:
+        mean, variance = norm.running_mean, norm.running_var
+    scale = norm.weight * torch.rsqrt(variance + norm.eps)
+    return scale, norm.bias - mean * scale
+
+
+def _normalised(norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> Tensor:
+    """Return batch normalisation of rows that stand for ``counts`` rows each; shape (n_rows, n_channels)."""
+    n = counts.sum()
+    if not norm.training:
+        scale, offset = _statistics(norm, x[0], x[0], n)
+        return x * scale + offset
+    weight = counts / n
+    mean = weight @ x
+    centred = x - mean
+    variance = weight @ (centred * centred)
+    _track(norm, mean, variance, n)
+    return centred * (norm.weight * torch.rsqrt(variance + norm.eps)) + norm.bias
+
+
+def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a linear layer with the batch normalisation after it folded in.
+
+    ``x`` is the layer's input, shape (n_rows, n_genes, n_channels); a row stands for ``counts`` rows.
+    """
+    if not norm.training:
+        scale, offset = _statistics(norm, linear.bias, linear.bias, counts)
+        return linear.weight * scale[:, None], linear.bias * scale + offset
+    n = counts.sum() * x.shape[1]
+    # In full precision whatever the autocast: these are differences of large sums.
+    with torch.autocast(x.device.type, enabled=False):
+        mean, square = _Moments.apply(x.float(), counts / n)
+        covariance = square - torch.outer(mean, mean)
+        shift = linear.weight @ mean
+        variance = ((linear.weight @ covariance) * linear.weight).sum(1).clamp(min=0)
+        _track(norm, shift + linear.bias, variance, n)
+        scale = norm.weight * torch.rsqrt(variance + norm.eps)
+        return linear.weight * scale[:, None], norm.bias - shift * scale
+
+
+class Perceptron(nn.Module):
+    """Linear layers, each with batch normalisation, and ReLU between them."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.norm = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1:])
+
+    def layers(self) -> list[tuple[nn.Linear, nn.BatchNorm1d]]:
+        """Return the pairs of linear layer and normalisation."""
+        return list(zip(self.linear, self.norm, strict=True))  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        """Return the output of rows that stand for ``counts`` rows each, shape (n_rows, n_out)."""
+        for number, (linear, norm) in enumerate(self.layers()):
+            x = _normalised(norm, linear(x if number == 0 else torch.relu(x)), counts)
+        return x
+
+    def wide(self, x: Tensor, counts: Tensor) -> Tensor:
+        """Return the same for (n_rows, n_genes, n_in), without storing what is normalised."""
+        for number, (linear, norm) in enumerate(self.layers()):
+            x = x if number == 0 else torch.relu_(x)
+            x = nn.functional.linear(x, *_folded(linear, norm, x, counts))
+        return x
+
+
+class GearsNet(nn.Module):
+    r"""Change of every gene under each of some perturbations.
+
+    .. math::
+
+        e_g &= \mathrm{MLP}(\mathrm{relu}(\mathrm{BN}(E_g)) + 0.2\, \mathrm{SGC}(P)_g) \\
+        q_p &= \mathrm{MLP}(\textstyle\sum_{t \in p} s_t \, \mathrm{SGC}(T)_t), \qquad q_\text{control} = 0 \\
+        h_{pg} &= \mathrm{relu}(\mathrm{BN}(e_g + q_p)) \\
+        o_{pg} &= u_g \cdot \mathrm{MLP}(h_{pg}) + c_g \\
+        \Delta_{pg} &= v_g\, o_{pg} + w_g \cdot \mathrm{MLP}(o_p) + d_g
+
+    Parameters
+    ----------
+    gene_graph, target_graph
+        Co-expression of genes and similarity of targets; their nodes are the genes and the target vocabulary.
+    hidden
+        Hidden units.
+    gene_layers, target_layers
+        Graph convolutions on either graph.
+    uncertainty
+        Whether a log variance is predicted too.
+    """
+
+    def __init__(
+        self,
+        gene_graph: Adjacency,
+        target_graph: Adjacency,
+        *,
+        hidden: int = 64,
+        gene_layers: int = 1,
+        target_layers: int = 1,
+        uncertainty: bool = False,
+    ) -> None:
+        super().__init__()
+        n_genes, n_targets = gene_graph.n_nodes, target_graph.n_nodes
+        self.gene_graph, self.target_graph = gene_graph, target_graph
+        self.gene = nn.Embedding(n_genes, hidden)
+        self.position = nn.Embedding(n_genes, hidden)
+        self.target = nn.Embedding(n_targets, hidden)
+        self.gene_norm = nn.BatchNorm1d(hidden)
+        self.gene_layers = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(gene_layers))
+        self.target_layers = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(target_layers))
+        self.gene_mlp = Perceptron(hidden, hidden, hidden)
+        self.fuse = Perceptron(hidden, hidden, hidden)
+        self.sum_norm = nn.BatchNorm1d(hidden)
+        self.shared = Perceptron(hidden, 2 * hidden, hidden)
+        self.own_weight = nn.Parameter(torch.empty(n_genes, hidden))
+        self.own_bias = nn.Parameter(torch.empty(n_genes, 1))
+        self.cross = Perceptron(n_genes, hidden, hidden)
+        self.final_weight = nn.Parameter(torch.empty(n_genes, hidden + 1))
+        self.final_bias = nn.Parameter(torch.empty(1, n_genes))
+        self.log_variance = Perceptron(hidden, 2 * hidden, hidden, 1) if uncertainty else None
+        self._reset()
+
+    def _reset(self) -> None:
+        # Glorot with the fans that the shapes of the original's tensors imply: (G, C, 1), (1, G, C + 1).
+        n_genes, hidden = self.own_weight.shape
+        for weight, fan in (
+            (self.own_weight, (n_genes + 1) * hidden),
+            (self.own_bias, n_genes + 1),
+            (self.final_weight, (n_genes + 1) * (hidden + 1)),
+            (self.final_bias, n_genes + 1),
+        ):
+            nn.init.normal_(weight, std=(2.0 / fan) ** 0.5)
+
+    def forward(self, batch: Grouping) -> tuple[Tensor, Tensor | None]:
+        """Return the change of every gene, shape (n_distinct, n_genes), and its log variance or None."""
+        counts = batch.counts
+        genes, version = self._genes(batch)
+        hidden = self._grid(genes, self._perturbations(batch), version, counts)
+        (linear, norm), (last, last_norm) = self.shared.layers()
+        inner = torch.relu_(nn.functional.linear(hidden, *_folded(linear, norm, hidden, counts)))
+        # The last layer has no ReLU after it, so each gene's decoder is applied to the inner units directly.
+        weight, bias = _folded(last, last_norm, inner, counts)
+        own = torch.einsum("ugk,gk->ug", inner, self.own_weight @ weight) + self.own_weight @ bias
+        own = own + self.own_bias[:, 0]
+        across = self.cross(own, counts) @ self.final_weight[:, 1:].T
+        change = own * self.final_weight[:, 0] + across + self.final_bias
+        return change, None if self.log_variance is None else self.log_variance.wide(hidden, counts)[..., 0]
+
+    def _genes(self, batch: Grouping) -> tuple[Tensor, Tensor]:
+        """Return gene terms with and without the co-expression graph, as used, and the version of each row."""
+        _limit(self.gene.weight)
+        _limit(self.position.weight)
+        total = batch.counts.sum()
+        base = self.gene.weight
+        base = torch.relu(_normalised(self.gene_norm, base, (total / 1).expand(len(base))))
+        seen = batch.co_expressed
+        used = [flag for flag in (True, False) if bool((seen == flag).any())]
+        weights = torch.stack([(batch.counts * (seen == flag)).sum() for flag in used])
+        versions = []
+        for flag in used:
+            place = self.position.weight
+            for number, layer in enumerate(self.gene_layers):
+                place = layer(self.gene_graph(place) if flag else place)
+                place = torch.relu(place) if number < len(self.gene_layers) - 1 else place
+            versions.append(base + POSITION_SHARE * place)
+        n_genes, width = base.shape
+        stacked = torch.cat(versions)
+        mixed = self.gene_mlp(stacked, weights.repeat_interleave(n_genes)).view(len(used), n_genes, width)
+        version = torch.zeros_like(batch.of_cell[:1]).expand(len(seen)) if len(used) == 1 else (~seen).long()
+        return mixed, version
+
+    def _perturbations(self, batch: Grouping) -> Tensor:
+        """Return the perturbation term of each row, zero for controls, shape (n_distinct, hidden)."""
+        _limit(self.target.weight)
+        present = batch.targets >= 0
+        asked, position = torch.unique(batch.targets[present], return_inverse=True)
+        term = self.target.weight.new_zeros(len(batch.targets), self.target.embedding_dim)
+        if len(asked) == 0:
+            return term
+        nodes = self.target.weight
+        for number, layer in enumerate(self.target_layers):
+            # Only the targets of this batch are needed after the last convolution.
+            final = number == len(self.target_layers) - 1
+            nodes = layer(self.target_graph(nodes, asked if final else None))
+            nodes = nodes if final else torch.relu(nodes)
+        if len(self.target_layers) == 0:
+            nodes = nodes[asked]
+        row = present.nonzero()[:, 0]
+        total = term.index_add(0, row, nodes[position] * batch.signs[present].to(nodes.dtype)[:, None])
+        perturbed = present.any(1)
+        fused = self.fuse(total[perturbed], batch.counts[perturbed])
+        return term.masked_scatter(perturbed[:, None], fused.to(term.dtype))
+
+    def _grid(self, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> Tensor:
+        """Return relu(BN(gene term + perturbation term)) for the whole grid, shape (n_distinct, n_genes, hidden)."""
+        n = counts.sum() * genes.shape[1]
+        if self.sum_norm.training:
+            mean, variance = _grid_moments(genes, terms, version, counts)
+            scale, offset = _statistics(self.sum_norm, mean, variance, n)
+        else:
+            scale, offset = _statistics(self.sum_norm, terms[0], terms[0], n)
+        rows = (terms * scale + offset)[:, None, :]
+        scaled = genes * scale
+        if len(genes) == 1:
+            return torch.relu_(scaled + rows)
+        # The row of its own is the first; the others share the second version.
+        return torch.relu_(torch.cat([scaled[:1] + rows[:1], scaled[1:] + rows[1:]]))
+
+
+def _grid_moments(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of all sums of a gene term and a perturbation term, weighted by counts."""
+    means, variances, weights = [], [], []
+    for number in range(len(genes)):
+        weight = counts * (version == number)
+        total = weight.sum()
+        share = weight / total
+        centre = share @ terms
+        means.append(genes[number].mean(0) + centre)
+        variances.append(genes[number].var(0, correction=0) + share @ (terms - centre).square())
+        weights.append(total)
+    weight = torch.stack(weights)
+    weight = (weight / weight.sum())[:, None]
+    mean = torch.stack(means)
+    overall = (weight * mean).sum(0)
+    return overall, (weight * (torch.stack(variances) + (mean - overall).square())).sum(0)
+
+
+def _limit(weight: Tensor) -> None:
+    """Scale embeddings longer than 1 down to 1, in place, as a lookup with ``max_norm`` does."""
+    with torch.no_grad():
+        length = weight.norm(dim=1, keepdim=True)
+        weight.mul_(torch.where(length > 1, 1 / (length + 1e-7), torch.ones_like(length)))

@@ -1,0 +1,144 @@
+"""What a deep model writes: a LightningModule on cell pairs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pandas as pd
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from pertbase.folds import Inputs, Perturbation
+from pertbase.folds._batches import CellPairs, PairSampler, dense_rows, encode_targets
+
+__all__ = ["PerturbationModule"]
+
+
+class PerturbationModule(pl.LightningModule):
+    """A model of cell pairs: it predicts what a control cell would express under a perturbation.
+
+    Write ``forward``, ``training_step`` and ``configure_optimizers``, and set ``vocabulary`` in ``__init__``. Draw from
+    torch's own generator only (dropout does): it is seeded before each step from the run's seed, the epoch, the step
+    and the rank, which makes a resumed run equal to an undisturbed one.
+
+    Attributes
+    ----------
+    vocabulary
+        The target genes it knows; ``CellPairs.targets`` points to them.
+    contexts, batch_names
+        What ``CellPairs.context`` and ``batch`` point to; set by :meth:`prepare`.
+    prediction_batch_size
+        Cells in a batch of predictions.
+    gradient_checkpointing
+        Whether :meth:`checkpointed` drops activations; set by the harness.
+    """
+
+    vocabulary: pd.Index
+    prediction_batch_size: int = 256
+    gradient_checkpointing: bool = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contexts = pd.Index([], dtype=object)
+        self.batch_names = pd.Index([], dtype=object)
+
+    @abstractmethod
+    def forward(self, pairs: CellPairs) -> torch.Tensor:
+        """Return the expression of the control cells under their perturbations, shape (B, G).
+
+        ``pairs.perturbed`` must not be read: where a model predicts, there are no perturbed cells.
+        """
+
+    @abstractmethod
+    def training_step(self, pairs: CellPairs) -> torch.Tensor:  # type: ignore[override]
+        """Return the loss of a batch. The harness logs it as ``train_loss``."""
+
+    @abstractmethod
+    def configure_optimizers(self) -> Any:
+        """Return optimisers and schedulers as Lightning takes them; none that waits for a plateau."""
+
+    def speaks_to(self, perturbation: Perturbation) -> bool:
+        """Return whether the model can say anything of a perturbation: it has targets, and all of them are known.
+
+        Cells of others are never drawn, and their effects are ``unsupported``.
+        """
+        return bool(perturbation.targets) and all(gene in self.vocabulary for gene in perturbation.targets)
+
+    def prepare(self, sampler: PairSampler) -> None:
+        """Take what is needed from the training's cells, once, before training. Call this method where overridden."""
+        self.contexts, self.batch_names = sampler.contexts, sampler.batch_names
+
+    def compiled_parts(self) -> Sequence[torch.nn.Module]:
+        """Return the modules that ``trainer.compile=true`` compiles: the direct children."""
+        return list(self.children())
+
+    def checkpointed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function; where gradient checkpointing is on, its activations are computed again when needed."""
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+            return checkpoint(function, *arguments, use_reentrant=False)
+        return function(*arguments)
+
+    # -- prediction -----------------------------------------------------------------------------------------
+
+    def effects(self, inputs: Inputs) -> np.ndarray:
+        r"""Return the effect of each condition: the mean, over the controls, of prediction minus its own input.
+
+        .. math:: \hat e_{cg} = \frac{1}{n}\sum_{i=1}^{n} \hat y_{ig}(c) - x_{ig}
+
+        Each control is its own reference, so that the choice of controls hardly moves the effect: the spread of
+        controls cancels, which it does not where a mean over drawn controls is subtracted.
+
+        Parameters
+        ----------
+        inputs
+            Conditions the model speaks to, and the controls to use, of each of their contexts.
+
+        Returns
+        -------
+        numpy.ndarray
+            Difference of mean log1p, shape (n_conditions, n_genes), float64.
+        """
+        if inputs.controls is None:
+            raise ValueError("effects are predicted from input controls, and there are none")
+        values = np.zeros((len(inputs.conditions), len(inputs.genes)))
+        context_of_cell = inputs.controls.obs["context"].to_numpy(dtype=object)
+        for context, conditions in inputs.conditions.groupby("context", sort=True, observed=True):
+            rows = np.flatnonzero(context_of_cell == context)
+            values[conditions.index.to_numpy()] = self._effects_in(inputs, rows, conditions["perturbation"].tolist())
+        return values
+
+    def _effects_in(self, inputs: Inputs, rows: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """Return effects in one context, of some perturbations, from the controls in some rows."""
+        assert_controls = inputs.controls
+        if assert_controls is None or not len(rows):
+            raise ValueError("a context has no input control")
+        device, dtype = self.device, torch.float32 if self.device.type == "mps" else torch.float64
+        perturbations = [inputs.perturbations[name] for name in names]
+        targets, signs = (torch.from_numpy(item) for item in encode_targets(perturbations, self.vocabulary))
+        obs = assert_controls.obs.iloc[rows]
+        context = torch.from_numpy(self.contexts.get_indexer(obs["context"].astype(str)).astype(np.int64))
+        batch = torch.from_numpy(self.batch_names.get_indexer(obs["batch"].astype(str)).astype(np.int64))
+        sums = torch.zeros((len(names), len(inputs.genes)), dtype=dtype, device=device)
+        pairs = np.arange(len(names) * len(rows))
+        for start in range(0, len(pairs), self.prediction_batch_size):
+            part = pairs[start : start + self.prediction_batch_size]
+            of, cell = part // len(rows), part % len(rows)
+            control = torch.from_numpy(dense_rows(assert_controls.X, rows[cell]))
+            given = CellPairs(
+                control=control,
+                perturbed=control,
+                condition=torch.full((len(part),), -1, dtype=torch.int64),
+                targets=targets[of],
+                signs=signs[of],
+                context=context[cell],
+                batch=batch[cell],
+            ).to(device)
+            change = self(given).to(dtype) - given.control.to(dtype)
+            # One product rather than a scatter: its order of summation is the same on every device.
+            member = torch.from_numpy(of[:, None] == np.arange(of[0], of[-1] + 1)).to(device, dtype)
+            sums[int(of[0]) : int(of[-1]) + 1] += member.T @ change
+        return np.asarray((sums / len(rows)).cpu().numpy(), dtype=np.float64)

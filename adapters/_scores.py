@@ -67,7 +67,7 @@ def answers_from_values(
         [np.arcsinh((values - tau_up) / SCALE), np.arcsinh((-values - tau_down) / SCALE), np.zeros(len(values))]
     )
     codes = np.select([values > tau_up, values < -tau_down], [0, 1], default=2)
-    return Answers(_table(questions["id"].to_numpy(), codes, status, softmax(logits)))
+    return Answers(_table(questions["id"].to_numpy(), codes, status, softmax(logits)), _checked=True)
 
 
 def _table(ids: np.ndarray, codes: np.ndarray, status: np.ndarray, scores: np.ndarray) -> pd.DataFrame:

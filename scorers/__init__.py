@@ -9,6 +9,7 @@ if not __name__.startswith("pertbase."):
 from pertbase._intervals import Interval
 from pertbase.scorers._cell_eval import write_cell_eval
 from pertbase.scorers._compare import FoldAverage, PairedDifference, average, compare, compare_many
+from pertbase.scorers._distances import distances
 from pertbase.scorers._expression import EXPRESSION_METRICS, ExpressionScores, expression
 from pertbase.scorers._outcome import ForcedChoice, OutcomeScores, outcome
 from pertbase.scorers._shortcuts import Shortcuts, shortcuts
@@ -25,6 +26,7 @@ __all__ = [
     "average",
     "compare",
     "compare_many",
+    "distances",
     "expression",
     "outcome",
     "shortcuts",

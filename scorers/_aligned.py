@@ -48,6 +48,8 @@ class Aligned:
         Whether there was no answer at all (its status is ``no_answer``), shape (n,).
     ambiguous_effect, ambiguous_scores
         Of the ambiguous questions, shapes (m,) and (m, 3).
+    sets, genes
+        Codes of the target sets and readout genes, in the order of their names, shape (n,).
     """
 
     questions: pd.DataFrame
@@ -58,6 +60,8 @@ class Aligned:
     missing: np.ndarray
     ambiguous_effect: np.ndarray
     ambiguous_scores: np.ndarray
+    sets: np.ndarray
+    genes: np.ndarray
 
     @property
     def confusion(self) -> np.ndarray:
@@ -75,6 +79,8 @@ class Aligned:
             self.missing[rows],
             self.ambiguous_effect,
             self.ambiguous_scores,
+            self.sets[rows],
+            self.genes[rows],
         )
 
 
@@ -91,7 +97,10 @@ def align(answers: Answers, truth: Truth) -> Aligned:
     absent = [column for column in _NEEDED if column not in questions.columns]
     if absent:
         raise InputError(f"the truth of fold {truth.name!r} lacks columns", key="questions", value=absent)
-    if questions["id"].duplicated().any():
+    rows = answers.rows(questions["id"].to_numpy(dtype=object))
+    # Where every answer is found once, and nothing else is asked, no id repeats: the answers' do not.
+    paired = len(rows) == len(answers) and bool((np.bincount(rows[rows >= 0], minlength=len(rows)) == 1).all())
+    if not paired and questions["id"].duplicated().any():
         raise InputError(
             f"the truth of fold {truth.name!r} repeats a question",
             key="id",
@@ -118,17 +127,19 @@ def align(answers: Answers, truth: Truth) -> Aligned:
     scores = table[list(SCORES)].to_numpy(dtype=np.float64)
     bare = np.isnan(scores).all(axis=1) & (answered >= 0)
     scores[bare] = np.eye(N_OUTCOMES)[answered[bare]]
-    given = questions["id"].isin(answers.table["id"]).to_numpy()
     headline = ~ambiguous
+    clusters = cluster([questions["target_set"].to_numpy()[headline]], [questions["gene"].to_numpy()[headline]])
     return Aligned(
         questions=questions.loc[headline, ["id", "regime", "context", "target_set", "gene"]].reset_index(drop=True),
         true=codes[headline],
         answered=np.where(answered < 0, NO_OUTCOME, answered)[headline],
         scores=scores[headline],
         status=table["status"].to_numpy(dtype=object)[headline],
-        missing=~given[headline],
+        missing=(rows < 0)[headline],
         ambiguous_effect=questions["effect"].to_numpy(dtype=np.float64)[ambiguous],
         ambiguous_scores=scores[ambiguous],
+        sets=clusters.sets[0],
+        genes=clusters.genes[0],
     )
 
 
@@ -161,6 +172,10 @@ def joint_interval(folds: Sequence[Sequence[tuple[Aligned, float]]], metric: Met
     parts = [(answers, weight / len(folds)) for fold in folds for answers, weight in fold]
     if not parts:
         return Interval(math.nan, level=level, note="no fold has it")
+    if len(parts) == 1:
+        ((answers, weight),) = parts
+        terms = [Term(answers.true, answers.answered, answers.sets, answers.genes, weight)]
+        return _checked(two_way_interval(terms, metric, level=level), metric, [answers])
     clusters = cluster(
         [answers.questions["target_set"].to_numpy(dtype=object) for answers, _ in parts],
         [answers.questions["gene"].to_numpy(dtype=object) for answers, _ in parts],
@@ -169,9 +184,13 @@ def joint_interval(folds: Sequence[Sequence[tuple[Aligned, float]]], metric: Met
         Term(answers.true, answers.answered, sets, genes, weight)
         for (answers, weight), sets, genes in zip(parts, clusters.sets, clusters.genes, strict=True)
     ]
-    interval = two_way_interval(terms, metric, level=level)
+    return _checked(two_way_interval(terms, metric, level=level), metric, [answers for answers, _ in parts])
+
+
+def _checked(interval: Interval, metric: Metric, parts: Sequence[Aligned]) -> Interval:
+    """Return the interval, or none of it where balanced accuracy is not to be printed."""
     if metric is balanced_accuracy:
-        reasons = [reason for answers, _ in parts if (reason := too_few(answers.confusion))]
+        reasons = [reason for answers in parts if (reason := too_few(answers.confusion))]
         if reasons:
             nan = math.nan
             return replace(interval, value=nan, low=nan, high=nan, se=nan, note=reasons[0])

@@ -18,10 +18,14 @@ from pertbase.scorers._expression import CALL, Measured, laid_out, measured_effe
 if TYPE_CHECKING:
     from pertbase.folds import Effects, Fold
 
-__all__ = ["CellPair", "cell_pairs", "shifted_cells", "write_cell_eval"]
+__all__ = ["COMMAND", "CellPair", "cell_pairs", "shifted_cells", "write_cell_eval", "write_pair"]
 
 COLUMN, CONTROL = "target", "non-targeting"
-"""cell-eval's default names of the perturbation column and of the control."""
+COMMAND = (
+    "cell-eval run -ar real.h5ad -ap predicted.h5ad -dr de_real.csv -dp de_pred.csv "
+    f"--pert-col {COLUMN} --control-pert {CONTROL}"
+)
+"""What scores the files of a context, in their folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,33 +123,38 @@ def write_cell_eval(
     """Write the test conditions and their predictions as cell-eval reads them, and return the folders, one a context.
 
     Each holds ``real.h5ad`` and ``predicted.h5ad`` with the same truth controls, and ``de_real.csv`` and
-    ``de_pred.csv``::
-
-        cell-eval run -ar real.h5ad -ap predicted.h5ad -dr de_real.csv -dp de_pred.csv
-
-    then gives the numbers of :func:`~pertbase.scorers.expression`. The ``fdr`` of ``de_pred.csv`` is no p-value: it is
-    below .05 exactly where the effect is beyond the threshold, and falls as the effect grows. Left out, cell-eval tests
-    the predicted cells, which are moved controls (see :func:`cell_pairs`), as if they had been predicted as cells.
+    ``de_pred.csv``, of which :data:`COMMAND` makes the numbers of :func:`~pertbase.scorers.expression`, except where a
+    predicted mean lies below zero, which no cells have: it is zero in the files. The ``fdr`` of
+    ``de_pred.csv`` is no p-value: it is below .05 exactly where the effect is beyond the threshold, and falls as the
+    effect grows. Without the two tables cell-eval tests the predicted cells, which are moved controls (see
+    :func:`cell_pairs`), as if they had been predicted as cells.
 
     Raises
     ------
     InputError
-        Where a context's folder is there already.
+        Where a context's folder is there already, or the threshold is not positive.
     """
+    if threshold <= 0:
+        raise InputError("has to be positive", key="threshold", value=threshold)
     folder = Path(folder)
     written = []
     for pair in cell_pairs(effects, fold, max_cells=max_cells):
         place = folder / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in pair.context)
         if place.exists():
             raise InputError("is there already", file=place, key="cell_eval", remedy="name another folder")
-        real, predicted = _tables(pair, threshold)
-        _write_cells(pair, pair.real, place / "real.h5ad")
-        _write_cells(pair, pair.cells, place / "predicted.h5ad")
-        for table, name in ((real, "de_real.csv"), (predicted, "de_pred.csv")):
-            with write_aside(place / name) as temporary:
-                table.to_csv(temporary, index=False)
+        write_pair(pair, place, threshold=threshold)
         written.append(place)
     return written
+
+
+def write_pair(pair: CellPair, place: Path, *, threshold: float) -> None:
+    """Write the four files of one context."""
+    real, predicted = _tables(pair, threshold)
+    _write_cells(pair, pair.real, place / "real.h5ad")
+    _write_cells(pair, pair.cells, place / "predicted.h5ad")
+    for table, name in ((real, "de_real.csv"), (predicted, "de_pred.csv")):
+        with write_aside(place / name) as temporary:
+            table.to_csv(temporary, index=False)
 
 
 def _dense(values: Any) -> np.ndarray:
@@ -172,8 +181,8 @@ def _tables(pair: CellPair, threshold: float) -> tuple[pd.DataFrame, pd.DataFram
     first = {"target": np.array(pair.names, dtype=object)[rows], "feature": pair.measured.genes.to_numpy()[columns]}
     of_real = pair.measured.p_adjusted[rows, columns]
     size = np.abs(pair.predicted[rows, columns])
-    # threshold / size < 1 exactly where size > threshold, so that a float below .05 is a call.
-    of_predicted = np.where(size > 0, np.minimum(0.05 * np.divide(threshold, size, where=size > 0, out=size + 1), 1), 1)
+    # 1 for no effect, 1/20 at the threshold, and never the same for two effects.
+    of_predicted = 1.0 / (1.0 + 19.0 * size / threshold)
     made = []
     for values, fdr in ((pair.measured.values, of_real), (pair.predicted, of_predicted)):
         change = values[rows, columns] / np.log(2.0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DISTANCES", "distances"]
 
-DISTANCES = ("edistance", "mmd", "mean_var_distribution")
+DISTANCES = ("edistance", "mmd")
 """Of cells: what a mean alone decides is among the expression metrics already."""
 
 
@@ -28,19 +28,19 @@ def distances(effects: Effects, fold: Fold, *, names: Sequence[str] = DISTANCES,
 
     Returns
     -------
-    One row a condition and distance: ``context``, ``perturbation``, ``distance``, ``predicted``, ``control``. A model is
-    of use where ``predicted`` is below ``control``.
+    One row a condition and distance: ``context``, ``perturbation``, ``distance``, ``predicted``, ``control``. A model
+    is of use where ``predicted`` is below ``control``.
 
     Raises
     ------
     UnsupportedError
-        Where pertpy is not installed.
+        Where pertpy cannot be imported.
     """
     try:
         from pertpy.tools import Distance
     except ImportError as error:
         raise UnsupportedError(
-            "the distances are pertpy's, which is not installed", remedy="pip install 'pertbase[pertpy]'"
+            f"the distances are pertpy's, which cannot be imported ({error})", remedy="pip install 'pertbase[pertpy]'"
         ) from error
     rows = []
     for pair in cell_pairs(effects, fold, max_cells=max_cells):

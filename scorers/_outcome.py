@@ -189,8 +189,12 @@ def outcome(answers: Answers, truth: Truth, *, level: float = 0.95) -> OutcomeSc
     aligned = align(answers, truth)
     counts = aligned.confusion
     balanced = joint_interval([[(aligned, 1.0)]], metrics.balanced_accuracy, level=level)
-    supported = aligned.part(aligned.status != "unsupported")
-    genes, _ = pd.factorize(aligned.questions["gene"], sort=True)
+    plain = joint_interval([[(aligned, 1.0)]], metrics.accuracy, level=level)
+    spoken = aligned.status != "unsupported"
+    supported = balanced
+    if not spoken.all():
+        supported = joint_interval([[(aligned.part(spoken), 1.0)]], metrics.balanced_accuracy, level=level)
+    genes = aligned.genes
     return OutcomeScores(
         fold=truth.name,
         fold_hash=truth.hash,
@@ -199,7 +203,7 @@ def outcome(answers: Answers, truth: Truth, *, level: float = 0.95) -> OutcomeSc
         n=len(aligned.true),
         n_by_outcome={name: int(n) for name, n in zip(OUTCOMES, counts.sum(1), strict=True)},
         balanced_accuracy=balanced,
-        accuracy=joint_interval([[(aligned, 1.0)]], metrics.accuracy, level=level),
+        accuracy=plain,
         micro_f1=float(metrics.micro_f1(counts)),
         macro_f1=float(metrics.macro_f1(counts)),
         weighted_f1=float(metrics.weighted_f1(counts)),
@@ -211,9 +215,9 @@ def outcome(answers: Answers, truth: Truth, *, level: float = 0.95) -> OutcomeSc
         n_missing=int(aligned.missing.sum()),
         n_without_outcome=int(counts[:, metrics.NO_OUTCOME].sum()),
         coverage=_coverage(aligned),
-        supported_balanced_accuracy=joint_interval([[(supported, 1.0)]], metrics.balanced_accuracy, level=level),
-        by_context=_strata(aligned, "context", level),
-        by_regime=_strata(aligned, "regime", level),
+        supported_balanced_accuracy=supported,
+        by_context=_strata(aligned, "context", level, (balanced, plain)),
+        by_regime=_strata(aligned, "regime", level, (balanced, plain)),
         ambiguous=_forced_choice(aligned),
         notes=_notes(aligned, balanced),
     )
@@ -246,17 +250,18 @@ def _coverage(aligned: Aligned) -> float:
     return float((aligned.status != "unsupported").mean()) if len(aligned.status) else float("nan")
 
 
-def _strata(aligned: Aligned, column: str, level: float) -> pd.DataFrame:
-    """Return one row a context or regime; the rule of ten of a class holds in each."""
+def _strata(aligned: Aligned, column: str, level: float, whole: tuple[Interval, Interval]) -> pd.DataFrame:
+    """Return one row a context or regime; the rule of ten of a class holds in each. Of one alone, that is the whole."""
     codes, names = pd.factorize(aligned.questions[column], sort=True)
     rows: dict[Hashable, dict[str, Any]] = {}
     for code, name in enumerate(names):
-        part = aligned.part(codes == code)
+        part = aligned.part(codes == code) if len(names) > 1 else aligned
         counts = part.confusion
         row: dict[str, Any] = {"n": len(part.true)}
         row |= {f"n_{label}": int(n) for label, n in zip(OUTCOMES, counts.sum(1), strict=True)}
-        for label, metric in (("balanced_accuracy", metrics.balanced_accuracy), ("accuracy", metrics.accuracy)):
-            interval = joint_interval([[(part, 1.0)]], metric, level=level)
+        named = (("balanced_accuracy", metrics.balanced_accuracy), ("accuracy", metrics.accuracy))
+        for (label, metric), known in zip(named, whole, strict=True):
+            interval = known if part is aligned else joint_interval([[(part, 1.0)]], metric, level=level)
             row |= {label: interval.value, f"{label}_low": interval.low, f"{label}_high": interval.high}
         row |= {"macro_f1": float(metrics.macro_f1(counts)), "coverage": _coverage(part)}
         rows[name] = row

@@ -15,7 +15,9 @@ folded into the weights and nothing but the two ReLU outputs is ever stored.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -81,15 +83,16 @@ def group(targets: Tensor, signs: Tensor, *, first_slot_only: bool = False) -> G
 
 
 class Adjacency(nn.Module):
-    """A graph with the symmetric normalisation of graph convolutions, as a CSR matrix target x source.
+    r"""A graph with the normalisation of graph convolutions, as a CSR matrix target x source.
 
-    Self-loops of weight 1 are added where there are none. Kept as dense buffers, so that a checkpoint holds the graph
-    and it follows the module to its device.
+    With weights :math:`w`, self-loops of weight 1 where there are none, and :math:`d_i = \sum_j w_{ji}`, the entries
+    are :math:`w_{ji} / \sqrt{d_j d_i}`. They are buffers, so that they follow the module to its device, and no part of
+    a checkpoint: the graph is made again from the training.
 
     Parameters
     ----------
-    source, target
-        Nodes of each edge, shape (n_edges,).
+    edges
+        Source and target of each edge, int64, shape (2, n_edges).
     weight
         Weight of each edge, shape (n_edges,).
     n_nodes
@@ -100,14 +103,16 @@ class Adjacency(nn.Module):
     column: Tensor
     value: Tensor
 
-    def __init__(self, source: Tensor, target: Tensor, weight: Tensor, n_nodes: int) -> None:
+    def __init__(self, edges: Tensor, weight: Tensor, n_nodes: int) -> None:
         super().__init__()
-        edges, normalised = gcn_norm(torch.stack([source, target]), weight.float(), n_nodes, dtype=torch.float32)
-        order = torch.argsort(edges[1] * n_nodes + edges[0])
-        counts = torch.bincount(edges[1], minlength=n_nodes)
-        self.register_buffer("crow", torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
-        self.register_buffer("column", edges[0][order])
-        self.register_buffer("value", normalised[order])
+        self.edges = edges.numpy()
+        self.weight = weight.numpy()
+        looped, normalised = gcn_norm(edges, weight.float(), n_nodes, dtype=torch.float32)
+        order = torch.argsort(looped[1] * n_nodes + looped[0])
+        counts = torch.bincount(looped[1], minlength=n_nodes)
+        self.register_buffer("crow", torch.cat([counts.new_zeros(1), counts.cumsum(0)]), persistent=False)
+        self.register_buffer("column", looped[0][order], persistent=False)
+        self.register_buffer("value", normalised[order], persistent=False)
         self.gather = SimpleConv(aggr="sum")
 
     @property
@@ -124,9 +129,11 @@ class Adjacency(nn.Module):
             within = torch.arange(int(start[-1]), device=rows.device) - start[:-1].repeat_interleave(counts)
             chosen = crow[rows].repeat_interleave(counts) + within
             crow, column, value = start, column[chosen], value[chosen]
-        matrix = torch.sparse_csr_tensor(
-            crow, column, value.to(x.dtype), (len(crow) - 1, self.n_nodes), check_invariants=False
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse ")  # that CSR is in beta, and that it is not checked
+            matrix = torch.sparse_csr_tensor(
+                crow, column, value.to(x.dtype), (len(crow) - 1, self.n_nodes), check_invariants=False
+            )
         gathered: Tensor = self.gather((x, None), matrix)
         return gathered
 
@@ -135,17 +142,26 @@ class _Moments(torch.autograd.Function):
     """Weighted mean and second moments over the first two axes, with one product in the backward pass, not two."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(x, weight)
         total = torch.matmul(x.new_ones(x.shape[1]), x)
         square = torch.bmm(x.transpose(1, 2), x)
         return weight @ total, torch.tensordot(weight, square, 1)
 
     @staticmethod
-    def backward(ctx: Any, d_mean: Tensor, d_square: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, d_mean: Tensor, d_square: Tensor) -> tuple[Tensor, None]:
         x, weight = ctx.saved_tensors
         factor = weight[:, None, None] * (d_square + d_square.T)
         return torch.baddbmm((weight[:, None] * d_mean)[:, None, :], x, factor), None
+
+
+def _moments(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean (n_channels,) and second moments (n_channels, n_channels) of x (n_rows, n_genes, n_channels).
+
+    ``weight`` is that of each of a row's genes, shape (n_rows,).
+    """
+    mean, square = _Moments.apply(x, weight)  # type: ignore[no-untyped-call]
+    return mean, square
 
 
 def _track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) -> None:
@@ -194,7 +210,7 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) 
     n = counts.sum() * x.shape[1]
     # In full precision whatever the autocast: these are differences of large sums.
     with torch.autocast(x.device.type, enabled=False):
-        mean, square = _Moments.apply(x.float(), counts / n)
+        mean, square = _moments(x.float(), counts / n)
         covariance = square - torch.outer(mean, mean)
         shift = linear.weight @ mean
         variance = ((linear.weight @ covariance) * linear.weight).sum(1).clamp(min=0)
@@ -208,7 +224,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, *sizes: int) -> None:
         super().__init__()
-        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.norm = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1:])
 
     def layers(self) -> list[tuple[nn.Linear, nn.BatchNorm1d]]:
@@ -315,7 +331,7 @@ class GearsNet(nn.Module):
         _limit(self.position.weight)
         total = batch.counts.sum()
         base = self.gene.weight
-        base = torch.relu(_normalised(self.gene_norm, base, (total / 1).expand(len(base))))
+        base = torch.relu(_normalised(self.gene_norm, base, total.expand(len(base))))
         seen = batch.co_expressed
         used = [flag for flag in (True, False) if bool((seen == flag).any())]
         weights = torch.stack([(batch.counts * (seen == flag)).sum() for flag in used])

@@ -54,7 +54,7 @@ class PerturbationModule(pl.LightningModule):
         """
 
     @abstractmethod
-    def training_step(self, pairs: CellPairs) -> torch.Tensor:  # type: ignore[override]
+    def training_step(self, pairs: CellPairs) -> torch.Tensor:
         """Return the loss of a batch. The harness logs it as ``train_loss``."""
 
     @abstractmethod
@@ -113,32 +113,32 @@ class PerturbationModule(pl.LightningModule):
 
     def _effects_in(self, inputs: Inputs, rows: np.ndarray, names: Sequence[str]) -> np.ndarray:
         """Return effects in one context, of some perturbations, from the controls in some rows."""
-        assert_controls = inputs.controls
-        if assert_controls is None or not len(rows):
+        controls = inputs.controls
+        if controls is None or not len(rows):
             raise ValueError("a context has no input control")
-        device, dtype = self.device, torch.float32 if self.device.type == "mps" else torch.float64
-        perturbations = [inputs.perturbations[name] for name in names]
-        targets, signs = (torch.from_numpy(item) for item in encode_targets(perturbations, self.vocabulary))
-        obs = assert_controls.obs.iloc[rows]
-        context = torch.from_numpy(self.contexts.get_indexer(obs["context"].astype(str)).astype(np.int64))
-        batch = torch.from_numpy(self.batch_names.get_indexer(obs["batch"].astype(str)).astype(np.int64))
-        sums = torch.zeros((len(names), len(inputs.genes)), dtype=dtype, device=device)
-        pairs = np.arange(len(names) * len(rows))
-        for start in range(0, len(pairs), self.prediction_batch_size):
-            part = pairs[start : start + self.prediction_batch_size]
-            of, cell = part // len(rows), part % len(rows)
-            control = torch.from_numpy(dense_rows(assert_controls.X, rows[cell]))
-            given = CellPairs(
-                control=control,
-                perturbed=control,
-                condition=torch.full((len(part),), -1, dtype=torch.int64),
-                targets=targets[of],
-                signs=signs[of],
-                context=context[cell],
-                batch=batch[cell],
-            ).to(device)
-            change = self(given).to(dtype) - given.control.to(dtype)
-            # One product rather than a scatter: its order of summation is the same on every device.
-            member = torch.from_numpy(of[:, None] == np.arange(of[0], of[-1] + 1)).to(device, dtype)
-            sums[int(of[0]) : int(of[-1]) + 1] += member.T @ change
+        dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        sums = torch.zeros((len(names), len(inputs.genes)), dtype=dtype, device=self.device)
+        targets, signs = encode_targets([inputs.perturbations[name] for name in names], self.vocabulary)
+        obs = controls.obs.iloc[rows]
+        context = self.contexts.get_indexer(obs["context"].astype(str)).astype(np.int64)
+        batch = self.batch_names.get_indexer(obs["batch"].astype(str)).astype(np.int64)
+        # Controls outside, perturbations inside: each control is gathered and sent to the device once.
+        for first in range(0, len(rows), self.prediction_batch_size):
+            part = slice(first, first + self.prediction_batch_size)
+            cells = torch.from_numpy(dense_rows(controls.X, rows[part])).to(self.device)
+            at_once = max(1, self.prediction_batch_size // len(cells))
+            for start in range(0, len(names), at_once):
+                asked = np.arange(start, min(start + at_once, len(names)))
+                repeated = np.repeat(asked, len(cells))
+                given = CellPairs(
+                    control=(control := cells.repeat(len(asked), 1)),
+                    perturbed=control,
+                    condition=torch.full((len(repeated),), -1, dtype=torch.int64),
+                    targets=torch.from_numpy(targets[repeated]),
+                    signs=torch.from_numpy(signs[repeated]),
+                    context=torch.from_numpy(np.tile(context[part], len(asked))),
+                    batch=torch.from_numpy(np.tile(batch[part], len(asked))),
+                ).to(self.device)
+                change = self(given).to(dtype) - control.to(dtype)
+                sums[start : start + len(asked)] += change.view(len(asked), len(cells), -1).sum(dim=1)
         return np.asarray((sums / len(rows)).cpu().numpy(), dtype=np.float64)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ACCELERATORS", "PRECISIONS", "TrainerSettings"]
 
 ACCELERATORS = ("auto", "cpu", "gpu", "mps")
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TrainerSettings:
     devices
         How many, or which by number. With several, one process each, started by us, shares every batch.
     precision
-        ``32-true``, ``bf16-mixed``, ``16-mixed`` or ``64-true``; predictions are made in the same.
+        ``32-true``, ``bf16-mixed`` or ``16-mixed``; predictions are made in the same.
     deterministic
         Whether an operation without a deterministic form is an error; ``warn`` tolerates it, and the same seed may then
         give other numbers.
@@ -64,8 +64,6 @@ class TrainerSettings:
     loggers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.devices, list):
-            object.__setattr__(self, "devices", tuple(self.devices))
         _one_of("accelerator", self.accelerator, ACCELERATORS)
         _one_of("precision", self.precision, PRECISIONS)
         _check("deterministic", self.deterministic, self.deterministic in (True, False, "warn"), "true, false or warn")
@@ -93,7 +91,8 @@ class TrainerSettings:
         for key in config:
             if key not in known:
                 raise unknown_name("option of trainer", str(key), known)
-        return cls(**config)
+        devices = config.get("devices", 1)
+        return cls(**{**config, "devices": tuple(devices) if isinstance(devices, list) else devices})
 
     @property
     def world(self) -> int:

@@ -24,7 +24,9 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase report runs=runs                  tables; format=terminal|md|csv|html|svg, output=FILE
   pertbase report runs=runs output=r.html    one page with plots; .svg: balanced accuracy as a picture
   pertbase report compare=A,B                paired difference on the same questions
-  pertbase score answers=FILE fold_dir=FOLDER        somebody else's predictions
+  pertbase score answers=FILE fold_dir=FOLDER        somebody else's answers; beside=gene_prior, split=test
+  pertbase score effects=FILE fold_dir=FOLDER        somebody else's effects; adapter=fixed, cell_eval=FOLDER data=...
+  pertbase effects input=FILE output=FILE ...        a table of predicted effects -> effects
   pertbase prepare input=FILE output=FILE ...        any h5ad -> screen
   pertbase folds make data=... fold=...      make folds; output=FOLDER
   pertbase folds show fold_dir=FOLDER        who is in which split, and the certificate
@@ -226,17 +228,16 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _score(arguments: list[str]) -> int:
-    from pertbase._io import write_json
-    from pertbase.folds import read_answers, read_truth
-    from pertbase.scorers import outcome
+    from pertbase.runs._score_command import score
 
-    options = _options(arguments, ("answers", "fold_dir", "output", "split"), ("answers", "fold_dir"))
-    truth = read_truth(options["fold_dir"], split=options.get("split", "test"))
-    scores = outcome(read_answers(options["answers"]), truth)
-    print(scores)
-    if "output" in options:
-        write_json(options["output"], scores.to_dict())
-    return 0
+    rest, folders = _config_dirs(arguments)
+    return score(rest, folders)
+
+
+def _effects(arguments: list[str]) -> int:
+    from pertbase.runs._score_command import effects
+
+    return effects(arguments)
 
 
 def _prepare(arguments: list[str]) -> int:
@@ -315,6 +316,7 @@ _COMMANDS: dict[str, Command] = {
     "status": _status,
     "report": _report,
     "score": _score,
+    "effects": _effects,
     "prepare": _prepare,
     "folds": _folds,
     "list": _list,

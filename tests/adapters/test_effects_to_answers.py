@@ -162,3 +162,13 @@ def test_held_out_predictions_are_made_once_for_every_adapter(random_fold, oracl
     for adapter in (Calibrated, PriorMatched):
         alone = adapter().fit(fold.training, model)
         assert adapter().fit(fold.training, held_out=shared).describe() == alone.describe()
+
+
+def test_answers_made_without_a_check_pass_it(random_fold):
+    from pertbase.folds import Answers
+
+    made = random_fold()
+    values = np.random.default_rng(0).normal(size=(len(made.inputs.conditions), len(made.inputs.genes)))
+    effects = Effects(values, made.inputs.conditions, made.inputs.genes)
+    answers = Fixed().fit(made.training).answer(made.inputs, effects)
+    pd.testing.assert_frame_equal(Answers(answers.table).table, answers.table)

@@ -5,6 +5,7 @@ from pertbase.folds._cells import CellTable
 from pertbase.folds._certificate import certify
 from pertbase.folds._check import FoldCheck, check_fold, leaks
 from pertbase.folds._data import DataSet, data, data_names, load_data, load_effect_table, load_h5ad, load_perturbqa
+from pertbase.folds._drug_features import drug_features, read_smiles
 from pertbase.folds._effect_files import EffectTableOptions, read_effect_table, read_predictions
 from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
@@ -15,6 +16,8 @@ from pertbase.folds._outcome_table import OutcomeTable, read_perturbqa
 from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
 from pertbase.folds._prepare import PrepareOptions, PrepareReport, prepare, prepare_file
 from pertbase.folds._priors import outcome_counts, vote
+from pertbase.folds._record_table import load_records
+from pertbase.folds._records import FieldMap, Records, read_records
 from pertbase.folds._screen import Screen, read_screen, write_screen
 from pertbase.folds._spec import KINDS, FoldSpec
 from pertbase.folds._views import Inputs, Training, Truth
@@ -33,6 +36,7 @@ __all__ = [
     "EffectTable",
     "EffectTableOptions",
     "Effects",
+    "FieldMap",
     "Fold",
     "FoldCheck",
     "FoldMaker",
@@ -44,6 +48,7 @@ __all__ = [
     "Perturbation",
     "PrepareOptions",
     "PrepareReport",
+    "Records",
     "Screen",
     "Training",
     "Truth",
@@ -51,12 +56,14 @@ __all__ = [
     "check_fold",
     "data",
     "data_names",
+    "drug_features",
     "label_rule",
     "leaks",
     "load_data",
     "load_effect_table",
     "load_h5ad",
     "load_perturbqa",
+    "load_records",
     "make_fold",
     "open_fold",
     "outcome_codes",
@@ -68,7 +75,9 @@ __all__ = [
     "read_perturbqa",
     "read_predictions",
     "read_questions",
+    "read_records",
     "read_screen",
+    "read_smiles",
     "read_truth",
     "vote",
     "write_questions",

@@ -214,7 +214,7 @@ class PairSampler:
         self._targets, self._signs = encode_targets(
             [perturbations.get(name) for name in self.conditions["perturbation"]], vocabulary
         )
-        visible = in_split if split == "train" else obs["context"].isin(set(obs["context"][self.rows])).to_numpy()
+        visible = in_split if split == "train" else obs["context"].isin(set(obs["context"].iloc[self.rows])).to_numpy()
         self._find_controls(np.flatnonzero(control & visible))
 
     def _find_controls(self, controls: np.ndarray) -> None:

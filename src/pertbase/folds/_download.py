@@ -179,21 +179,21 @@ def _remedy_where_it_lies(path: Path, origin: Origin, *, pinned: bool) -> str:
 
 def _accept(origin: Origin, part: Path, target: Path) -> None:
     """Give a fetched file its name, or throw it away."""
-    found = _digests(part, {"sha256", *(text.partition(":")[0] for text in origin.checksum)})
+    kept = origin_record(target)
+    # Of a file that was trusted once and deleted since, the same is wanted again.
+    wanted = origin.checksum or ((f"sha256:{kept['sha256']}",) if kept else ())
+    found = _digests(part, {"sha256", *(text.partition(":")[0] for text in wanted)})
+    remedy = (
+        "what arrived was thrown away: run this again; where it stays so, ask whoever keeps the file whether it was "
+    )
+    remedy += "replaced" + ("" if origin.checksum else f", and delete {_record(target).name} to trust the new one")
     try:
-        _compare(
-            origin.checksum,
-            found,
-            target,
-            origin,
-            "what arrived was thrown away: run this again; where it stays so, ask whoever keeps the file whether it "
-            "was replaced",
-        )
+        _compare(wanted, found, target, origin, remedy)
     except InputError:
         part.unlink()
         raise
     os.replace(part, target)
-    if origin.checksum:
+    if wanted:
         _keep_record(target, found["sha256"], origin)
     else:
         _trust(target, found["sha256"], origin)

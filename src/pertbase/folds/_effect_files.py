@@ -267,14 +267,13 @@ def _numbers(raw: pd.DataFrame, column: str | None, path: Path) -> np.ndarray:
     if column is None:
         return np.full(len(raw), np.nan)
     values = _column(raw, column, path)
-    if values.dtype == object:
-        values = values.replace({"": np.nan, "NA": np.nan})
-    made = np.asarray(pd.to_numeric(values, errors="coerce"), dtype=np.float64)
-    spelled = values.astype(str).str.lower().to_numpy()
-    bad = np.isnan(made) & values.notna().to_numpy() & (spelled != "nan")
-    if bad.any():
-        raise InputError(f"{int(bad.sum())} values are not numbers", file=path, key=column, value=values[bad].iloc[0])
-    return made
+    if values.dtype.kind not in "biuf":
+        values = values.astype(object).replace({"": np.nan, "NA": np.nan, None: np.nan})
+    try:
+        # By Python's float, exactly: pandas' own parser may miss the last bit.
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"has values that are not numbers ({error})", file=path, key=column) from error
 
 
 def _adjusted(table: pd.DataFrame) -> np.ndarray:
@@ -284,6 +283,6 @@ def _adjusted(table: pd.DataFrame) -> np.ndarray:
     made = np.full(len(table), np.nan)
     p_value = table["p_value"].to_numpy()
     for rows in table.groupby(PAIR[:2]).indices.values():
-        if np.isfinite(p_value[rows]).all():
+        if ((p_value[rows] >= 0) & (p_value[rows] <= 1)).all():
             made[rows] = false_discovery_control(p_value[rows])
     return made

@@ -123,10 +123,11 @@ class Effects:
 
         A question whose condition or gene has no effect, or whose effect is not known, gets NaN and ``unsupported``.
         """
-        rows = np.array(
-            [self._rows.get(key, -1) for key in zip(questions["context"], questions["perturbation"], strict=True)],
-            dtype=np.int64,
-        )
+        context, contexts = pd.factorize(questions["context"])
+        name, names = pd.factorize(questions["perturbation"])
+        # One look-up a pair of names, not one a question.
+        table = np.array([[self._rows.get((one, other), -1) for other in names] for one in contexts], dtype=np.int64)
+        rows = table.reshape(len(contexts), len(names))[context, name]
         columns = self.genes.get_indexer(questions["gene"])
         known = (rows >= 0) & (columns >= 0)
         if self.known is not None:

@@ -139,6 +139,7 @@ class Fold:
             effects=None if self.effects is None else self._measured(conditions),
             basal=self._basal(contexts),
             cells=self._training_cells(conditions) if cells else None,
+            gene_sets=None if self.screen is None else self.screen.gene_sets,
         )
 
     def inputs(self, split: str = "test", *, cells: bool | None = None) -> Inputs:

@@ -310,6 +310,11 @@ def _combinatorial(case: _Case) -> Assignment:
     return Assignment(split, regime)
 
 
+def _overlap(first: pd.DataFrame, second: pd.DataFrame) -> bool:
+    """Whether both hold a target set, and a context; a split over contexts holds out one or the other."""
+    return all(set(first[column]) & set(second[column]) for column in ("context", "target_set"))
+
+
 def _published(case: _Case) -> Assignment:
     table = case.conditions
     if "published" not in table.columns:
@@ -320,18 +325,20 @@ def _published(case: _Case) -> Assignment:
         if case.spec.context not in set(table["context"]):
             raise unknown_name("fold.context", case.spec.context, table["context"].unique())
         inside = (table["context"] == case.spec.context).to_numpy()
-    elif table["context"].nunique() > 1:
+    published = table["published"].to_numpy()
+    if not case.spec.context and _overlap(table.loc[published == "train"], table.loc[published == "test"]):
         raise case.refuse(
             "its contexts ship splits that overlap, so it makes one fold a context", "give fold.context=NAME"
         )
-    published = table["published"].to_numpy()
     split[inside & (published == "test")] = "test"
-    training = inside & (published == "train")
-    shares = {"train": 1.0 - case.spec.val_share, "val": case.spec.val_share}
-    keys = table.loc[training, "target_set"]
-    chosen = _spread(keys, _calls(case)[training], shares, case.rng("val", case.spec.context or ""))
-    split[training] = [chosen[key] for key in keys]
     split[inside & (published == "val")] = "val"
+    training = inside & (published == "train")
+    split[training] = "train"
+    if not (split == "val").any():
+        shares = {"train": 1.0 - case.spec.val_share, "val": case.spec.val_share}
+        keys = table.loc[training, "target_set"]
+        chosen = _spread(keys, _calls(case)[training], shares, case.rng("val", case.spec.context or ""))
+        split[training] = [chosen[key] for key in keys]
     if "published_regime" in table.columns:
         regime[:] = table["published_regime"].to_numpy()
     return Assignment(split, regime)

@@ -75,7 +75,7 @@ class FoldMaker:
         if isinstance(self.data, EffectTable):
             spec = spec.with_(rule=replace(spec.rule, statistic=self.data.statistic))
         # A screen ships no split; splitting it says so, once.
-        shipped = isinstance(self.data, (OutcomeTable, EffectTable))
+        shipped = isinstance(self.data, (OutcomeTable, EffectTable)) and not getattr(self.data, "pooled", False)
         if spec.kind == "published" and shipped and spec.context is None and len(self.data.contexts) > 1:
             return [spec.with_(context=context) for context in self.data.contexts]
         if spec.test_context == "each":

@@ -43,6 +43,8 @@ class OutcomeTable:
         Whether the outcomes come out of a simulation.
     file
         Where it was read from.
+    pooled
+        Whether the split it ships is one over all contexts; otherwise each context ships its own.
 
     Raises
     ------
@@ -55,6 +57,7 @@ class OutcomeTable:
     perturbations: Mapping[str, Perturbation]
     simulated: bool = False
     file: str | None = None
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", _checked(self.table, self.perturbations, self.file))

@@ -16,6 +16,7 @@ from scipy import sparse
 from pertbase._io import canonical_json, sha256_text, write_aside
 from pertbase.errors import InputError
 from pertbase.folds._cells import CellTable, Matrix, hash_frame, hash_matrix, read_only
+from pertbase.folds._gene_sets import set_table, sets_from_table
 from pertbase.folds._perturbation import CONTROL, Perturbation, perturbation_table, perturbations_from_table
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Screen:
         Raw counts, same shape, or None.
     file
         Where it was read from.
+    gene_sets
+        Name -> symbols, where the screen brings its own because public sets do not fit its genes; else None. Models
+        may see them.
 
     Raises
     ------
@@ -71,6 +75,7 @@ class Screen:
     simulated: bool = False
     counts: Matrix | None = None
     file: str | None = None
+    gene_sets: Mapping[str, tuple[str, ...]] | None = None
     _checked: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +141,7 @@ class Screen:
             simulated=bool(about.get("simulated", False)),
             counts=_as_float32(adata.layers["counts"], where) if "counts" in adata.layers else None,
             file=where,
+            gene_sets=sets_from_table(pd.DataFrame(about["gene_sets"]), file=where) if "gene_sets" in about else None,
         )
 
     def to_anndata(self, *, copy: bool = True) -> AnnData:
@@ -155,6 +161,8 @@ class Screen:
             "normalisation": {"method": "log1p_total", "total": float(self.total)},
             "perturbations": perturbation_table(self.perturbations),
         }
+        if self.gene_sets is not None:
+            adata.uns["pertbase"]["gene_sets"] = set_table(self.gene_sets)
         return adata
 
     def subset(self, cells: np.ndarray) -> Screen:
@@ -172,6 +180,7 @@ class Screen:
             simulated=self.simulated,
             counts=None if self.counts is None else self.counts[cells].copy(),
             file=self.file,
+            gene_sets=self.gene_sets,
         )
 
     @cached_property
@@ -194,19 +203,18 @@ class Screen:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything a fold can depend on: values, cells, genes, perturbations, total."""
-        return sha256_text(
-            canonical_json(
-                {
-                    "format": FORMAT,
-                    "X": hash_matrix(self.X),
-                    "obs": hash_frame(self.obs),
-                    "genes": list(self.genes),
-                    "perturbations": hash_frame(perturbation_table(self.perturbations)),
-                    "total": float(self.total),
-                }
-            )
-        )
+        """SHA-256 of everything a run can depend on: values, cells, genes, perturbations, total, gene sets."""
+        parts: dict[str, Any] = {
+            "format": FORMAT,
+            "X": hash_matrix(self.X),
+            "obs": hash_frame(self.obs),
+            "genes": list(self.genes),
+            "perturbations": hash_frame(perturbation_table(self.perturbations)),
+            "total": float(self.total),
+        }
+        if self.gene_sets is not None:
+            parts["gene_sets"] = hash_frame(set_table(self.gene_sets))
+        return sha256_text(canonical_json(parts))
 
     def cells(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some cells, by position."""

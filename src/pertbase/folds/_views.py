@@ -103,6 +103,8 @@ class Training:
         Perturbed cells of these conditions and input controls of their contexts, with a ``split`` column
         (controls: ``train`` where their context has a train condition, else ``val``); None for outcome tables
         or where cells were not asked for.
+    gene_sets
+        Name -> symbols, where the data set brings its own; None where public ones are to be used.
     """
 
     fold: str
@@ -117,6 +119,7 @@ class Training:
     effects: Effects | None = None
     basal: pd.DataFrame | None = None
     cells: CellTable | None = None
+    gene_sets: Mapping[str, tuple[str, ...]] | None = None
 
     def part(self, split: str) -> Training:
         """Return the training restricted to ``train`` or ``val``."""

@@ -22,6 +22,7 @@ __all__ = ["Outcome", "execute", "instantiate"]
 
 State = Literal["done", "already", "skipped", "failed"]
 _VERSIONS = ("pertbase", "numpy", "scipy", "pandas", "anndata", "scikit-learn", "hydra-core")
+_TRAINING_VERSIONS = ("torch", "torch-geometric", "lightning")
 _log = logging.getLogger("pertbase")
 
 
@@ -60,8 +61,9 @@ def execute(plan: Plan, shelf: DataShelf) -> Outcome:
         reason = _cannot(baseline, fold)
         if reason:
             return Outcome(str(plan), "skipped", reason)
+        trainer = _workspace(baseline, run, plan)
         with run.lock():
-            if not run.claim(_record(plan, maker, fold)):
+            if not run.claim(_record(plan, maker, fold, trainer)):
                 return Outcome(str(plan), "already")
             _carry_out(run, plan, fold, baseline)
     except UnsupportedError as error:
@@ -89,7 +91,15 @@ def _failed(plan: Plan, run: Run | None, reason: str, text: str, started: float)
     return Outcome(str(plan), "failed", reason, time.monotonic() - started)
 
 
-def _record(plan: Plan, maker: FoldMaker, fold: Fold) -> dict[str, Any]:
+def _workspace(baseline: Any, run: Run, plan: Plan) -> Mapping[str, Any]:
+    """Tell a baseline that trains where and how, and return what of that its predictions depend on."""
+    if not hasattr(baseline, "workspace"):
+        return {}
+    numbers: Mapping[str, Any] = baseline.workspace(run.folder, plan.config.get("trainer") or {})
+    return numbers
+
+
+def _record(plan: Plan, maker: FoldMaker, fold: Fold, trainer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what identifies the run: all that its scores depend on, and no path of this machine."""
     return {
         "data": plan.config["data"],
@@ -104,6 +114,8 @@ def _record(plan: Plan, maker: FoldMaker, fold: Fold) -> dict[str, Any]:
         "adapters": plan.config["adapters"],
         "seed": plan.seed,
         "name": plan.name,
+        # only where a baseline trains: the others are the same whatever they run on
+        **({"trainer": dict(trainer)} if trainer else {}),
     }
 
 
@@ -121,7 +133,8 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
     if not isinstance(config, Mapping) or "_target_" not in config:
         raise InputError(f"a {what} is described by the class in _target_", key=f"{what}._target_", value=config)
     try:
-        return hydra_instantiate(dict(config))
+        # plain lists and dictionaries, which a baseline can keep and write down
+        return hydra_instantiate(dict(config), _convert_="all")
     except HydraException as error:
         cause = error.__cause__ or error
         if isinstance(cause, PertbaseError):
@@ -152,7 +165,7 @@ def _cannot(baseline: Any, fold: Fold) -> str | None:
 
 def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     from pertbase.adapters import held_out
-    from pertbase.scorers import outcome
+    from pertbase.scorers import expression, outcome
 
     run.mark("running", started=_now())
     (run.folder / "error.txt").unlink(missing_ok=True)
@@ -176,9 +189,12 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
         answers = adapter.answer(inputs, given, cells=predicted)
         answers.write(run.folder / "answers" / f"{name}.parquet")
         scores[name] = {**outcome(answers, fold.truth).to_dict(), "adapter": adapter.describe()}
-    write_json(run.folder / "scores.json", {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores})
+    whole: dict[str, Any] = {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores}
+    if isinstance(given, Effects) and fold.truth.effects is not None:
+        whole["expression"] = expression(given, fold.truth).to_dict()
+    write_json(run.folder / "scores.json", whole)
     # Last: a run is complete when everything else is written.
-    run.mark("complete", finished=_now(), **_provenance())
+    run.mark("complete", finished=_now(), **_provenance(baseline))
 
 
 def _predict(baseline: Any, training: Training, inputs: Any) -> Effects | Answers:
@@ -223,11 +239,16 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _provenance() -> dict[str, Any]:
+def _provenance(baseline: Any) -> dict[str, Any]:
     versions: dict[str, str | None] = {}
-    for name in _VERSIONS:
+    for name in (*_VERSIONS, *(_TRAINING_VERSIONS if hasattr(baseline, "workspace") else ())):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = None
-    return {"versions": versions, "python": platform.python_version(), "platform": platform.platform(), "device": "cpu"}
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": getattr(baseline, "device", "cpu"),
+    }

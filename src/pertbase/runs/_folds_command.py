@@ -13,6 +13,7 @@ from pertbase.folds import KINDS, OUTCOMES, Fold, FoldSpec, check_fold, open_fol
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf
+from pertbase.runs._report import marked
 
 __all__ = ["check", "difficulty", "make", "show"]
 
@@ -161,7 +162,7 @@ def difficulty_row(fold: Fold) -> dict[str, Any]:
     share = {name: test[name] / asked if asked else float("nan") for name in OUTCOMES[:2]}
     ceiling = certificate["ceiling"]
     return {
-        "data": fold.data + (" (simulated)" if fold.simulated else ""),
+        "data": marked(fold.data, simulated=fold.simulated),
         "fold": fold.name,
         "questions": asked,
         **share,

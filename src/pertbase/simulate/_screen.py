@@ -15,6 +15,7 @@ from scipy import sparse
 from pertbase._random import generator
 from pertbase.errors import InputError
 from pertbase.folds import CONTROL, Effects, Perturbation, Screen
+from pertbase.folds._gene_sets import set_table
 from pertbase.folds._perturbation import perturbation_table
 from pertbase.folds._screen import FORMAT
 from pertbase.simulate._cells import Noise, draw_counts, draw_layout, draw_noise, expected_log, normalise
@@ -131,11 +132,13 @@ def simulate_screen(*, seed: int = 0, config: SimulationConfig | None = None) ->
     noise = draw_noise(config, sampling)
     cells, counts = _sample(conditions, change, basal, noise, config, sampling)
     values, total = normalise(counts)
-    screen = Screen.from_anndata(_anndata(values, counts, cells, genes, panel.perturbations, total))
+    graph = corrupt(network, genes, config, corruption)
+    gene_sets = MappingProxyType(draw_gene_sets(genes, config, corruption))
+    screen = Screen.from_anndata(_anndata(values, counts, cells, genes, panel.perturbations, gene_sets, total))
     return Simulation(
         screen=screen,
-        graph=corrupt(network, genes, config, corruption),
-        gene_sets=MappingProxyType(draw_gene_sets(genes, config, corruption)),
+        graph=graph,
+        gene_sets=gene_sets,
         truth=Mechanism(
             network=network,
             active=_active(network, genes, basal, config),
@@ -214,6 +217,7 @@ def _anndata(
     cells: pd.DataFrame,
     genes: Genes,
     perturbations: Mapping[str, Perturbation],
+    gene_sets: Mapping[str, tuple[str, ...]],
     total: float,
 ) -> AnnData:
     from anndata import AnnData
@@ -227,6 +231,8 @@ def _anndata(
         "simulated": True,
         "normalisation": {"method": "log1p_total", "total": total},
         "perturbations": perturbation_table(perturbations),
+        # What models may know of these invented genes; the network itself stays with the truth.
+        "gene_sets": set_table(gene_sets),
     }
     return adata
 

@@ -97,7 +97,7 @@ def _from_table(table: pd.DataFrame, file: str | None, key: str, where: Any) -> 
     for row, (compound, gene, sign) in enumerate(zip(*(table[name].str.strip() for name in _COLUMNS), strict=True)):
         if not compound or not gene or sign not in ("-1", "0", "1", "+1"):
             raise InputError(
-                "a row needs a compound, a target and a sign of -1, 0 or 1",
+                "a row needs a target, a compound and a sign of -1, 0 or 1",
                 file=file,
                 key=where(row),
                 value=(compound, gene, sign),

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pertbase.runs._markup import Markup, element, join, number, text
-from pertbase.runs._svg import cividis, ink_on
+from pertbase.runs._page._markup import Markup, element, join, number, text
+from pertbase.runs._page._svg import ink_on, viridis
 
 __all__ = ["BADGE", "Cell", "Column", "broken", "data_table", "details", "heat", "heat_key", "of_interval", "of_number"]
 
@@ -22,7 +22,7 @@ class Column:
     Parameters
     ----------
     label
-        Its head; may break after ``_``.
+        Its head.
     about
         What it means, shown on hovering.
     numeric
@@ -85,13 +85,13 @@ def heat(value: float, domain: tuple[float, float], *, about: str | None = None)
     if math.isnan(value):
         return Cell(number(value), value, about=about)
     low, high = domain
-    return Cell(number(value), value, cividis((value - low) / (high - low)), about)
+    return Cell(number(value), value, viridis((value - low) / (high - low)), about)
 
 
 def heat_key(domain: tuple[float, float]) -> Markup:
     """Return what the colours of :func:`heat` stand for."""
     low, high = domain
-    stops = ",".join(cividis(step / 8) for step in range(9))
+    stops = ",".join(viridis(step / 8) for step in range(9))
     strip = element("span", class_="strip", style=f"background:linear-gradient(90deg,{stops})", aria_hidden="true")
     return element("p", number(low), " ", strip, " ", number(high), " balanced accuracy", class_="key")
 
@@ -120,11 +120,11 @@ def data_table(
     class_
         For the looks.
     """
-    head = element("tr", *(_head(column) for column in columns))
+    head = element("tr", *(_head(column, narrow=class_ == "heat") for column in columns))
     body = [_row(cells, columns, pinned=position < pinned) for position, cells in enumerate(rows)]
     table = element(
         "table",
-        element("caption", caption, " " if simulated else None, BADGE if simulated else None),
+        element("caption", element("span", caption, " " if simulated else None, BADGE if simulated else None)),
         element("thead", head),
         element("tbody", *body),
         class_=class_,
@@ -133,8 +133,8 @@ def data_table(
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=text(caption))
 
 
-def _head(column: Column) -> Markup:
-    label = broken(column.label)
+def _head(column: Column, *, narrow: bool) -> Markup:
+    label = broken(column.label) if narrow or len(column.label) > 12 else text(column.label)
     content = element("button", label, type="button") if column.sortable else label
     class_ = "number" if column.numeric else None
     return element("th", content, scope="col", class_=class_, title=column.about or None)
@@ -159,7 +159,6 @@ def _row(cells: Sequence[Cell], columns: Sequence[Column], *, pinned: bool) -> M
     return element("tr", *made, class_="pinned" if pinned else None)
 
 
-def details(summary: str, *children: Markup | None, simulated: bool = False, open_: bool = False) -> Markup:
-    """Return a part that is folded away until asked for."""
-    head = element("summary", summary, " " if simulated else None, BADGE if simulated else None)
-    return element("details", head, *children, open=open_)
+def details(summary: str, *children: Markup | None) -> Markup:
+    """Return a part that is folded away until asked for, or printed."""
+    return element("details", element("summary", summary), *children)

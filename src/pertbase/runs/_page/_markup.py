@@ -6,7 +6,7 @@ import html
 import math
 import re
 
-__all__ = ["Markup", "element", "join", "number", "text"]
+__all__ = ["Markup", "count", "element", "join", "number", "text"]
 
 # Written without an end tag. SVG's are closed in place, since a picture of its own is read as XML.
 _VOID = frozenset({"meta", "wbr"})
@@ -37,7 +37,7 @@ def join(*children: Child) -> Markup:
     return Markup("".join(text(child) for child in children if child is not None))
 
 
-def element(name: str, *children: Child, **attributes: Attribute) -> Markup:
+def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """Return one element.
 
     Parameters
@@ -74,3 +74,8 @@ def number(value: float | None, *, signed: bool = False) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:+.3f}" if signed else f"{value:.3f}"
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

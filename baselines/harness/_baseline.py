@@ -1,0 +1,258 @@
+"""An expression baseline that is trained: ``fit`` and ``predict`` around a PerturbationModule."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pertbase._io import canonical_json, plain, sha256_text
+from pertbase.baselines.base import ExpressionBaseline
+from pertbase.baselines.harness._settings import TrainerSettings
+from pertbase.errors import InputError, PertbaseError
+from pertbase.folds import Effects, Inputs, Training
+from pertbase.folds._batches import Pairing, PairSampler
+from pertbase.folds._cells import hash_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pertbase.baselines.harness._module import PerturbationModule
+
+__all__ = ["LightningBaseline"]
+
+
+class LightningBaseline(ExpressionBaseline):
+    """A baseline whose model is a LightningModule; a subclass writes :meth:`build`.
+
+    It is trained on train's cells. After each epoch the effects of val are predicted and compared with the measured
+    ones, and the weights of the epoch with the smallest mean squared error are kept; where there is no val, those of
+    the last epoch.
+
+    Parameters
+    ----------
+    max_epochs
+        Epochs at most.
+    batch_size
+        Cells in a batch, over all devices together.
+    patience
+        Epochs without a better ``monitor`` after which training stops; it runs to ``max_epochs`` if None.
+    clip_norm, clip_value
+        Largest norm of all gradients together, or largest absolute value of each; at most one of the two.
+    pairing, match, include_control
+        See :class:`~pertbase.folds._batches.PairSampler`.
+    n_controls
+        Input controls of each context that effects are predicted from, a fixed set drawn from the seed; all if None.
+    n_selection_controls
+        The same for selection on val, which is done after every epoch.
+    monitor
+        What is selected on, smaller being better: ``val_mse``, or what the module logs itself.
+    """
+
+    refit: ClassVar[bool] = False
+    needs_cells: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        max_epochs: int = 20,
+        batch_size: int = 32,
+        patience: int | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        pairing: Pairing = "redrawn",
+        match: Sequence[str] | None = None,
+        include_control: bool = True,
+        n_controls: int | None = None,
+        n_selection_controls: int | None = 100,
+        monitor: str = "val_mse",
+    ) -> None:
+        if max_epochs < 1:
+            raise InputError("a model is trained for at least one epoch", key="max_epochs", value=max_epochs)
+        if clip_norm is not None and clip_value is not None:
+            raise InputError("gradients are clipped by norm or by value", key="clip_value", value=clip_value)
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.patience = patience
+        self.clip_norm = clip_norm
+        self.clip_value = clip_value
+        self.pairing = pairing
+        self.match = None if match is None else tuple(match)
+        self.include_control = include_control
+        self.n_controls = n_controls
+        self.n_selection_controls = n_selection_controls
+        self.monitor = monitor
+        self._folder: Path | None = None
+        self._settings = TrainerSettings()
+        self._module: PerturbationModule | None = None
+        self._seed = 0
+        self._genes: pd.Index | None = None
+
+    @abstractmethod
+    def build(self, training: Training) -> PerturbationModule:
+        """Return the untrained module for a training.
+
+        Torch's generator is seeded from the training's seed before. Several ranks build the same.
+        """
+
+    # -- where and how --------------------------------------------------------------------------------------
+
+    def workspace(self, folder: Path, trainer: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the folder to keep checkpoints and logs in, and how to train; nothing is written yet.
+
+        Parameters
+        ----------
+        folder
+            The run's. Without one, ``fit`` keeps its files in a temporary folder and cannot be taken up again.
+        trainer
+            A configuration of ``conf/trainer``; see :class:`TrainerSettings`.
+
+        Returns
+        -------
+        dict
+            The settings that predictions depend on; they belong to what identifies the run.
+        """
+        self._settings = TrainerSettings.from_config(trainer)
+        self._folder = Path(folder)
+        return self._settings.numbers()
+
+    @property
+    def settings(self) -> TrainerSettings:
+        """How it is trained."""
+        return self._settings
+
+    @property
+    def module(self) -> PerturbationModule:
+        """The trained module.
+
+        Raises
+        ------
+        PertbaseError
+            Before ``fit``.
+        """
+        if self._module is None:
+            raise PertbaseError(f"{type(self).__name__} is not fitted", remedy="call fit(training) first")
+        return self._module
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the constructor's arguments, the harness's and every base class's included."""
+        found: dict[str, Any] = {}
+        for cls in type(self).__mro__:
+            if "__init__" in vars(cls):
+                names = inspect.signature(vars(cls)["__init__"]).parameters
+                found.update({name: getattr(self, name) for name in names if name not in found and hasattr(self, name)})
+        return found
+
+    def training_key(self, training: Training) -> str:
+        """Return what tells this training from others: a fit of a copy to other conditions mixes no checkpoints."""
+        parts = {
+            "baseline": f"{type(self).__module__}.{type(self).__qualname__}",
+            "parameters": plain(self.parameters()),
+            "trainer": self._settings.numbers(),
+            "fold": [training.data, training.fold, training.kind, training.statistic],
+            "seed": training.seed,
+            "genes": list(training.genes),
+            "conditions": hash_frame(training.conditions),
+            "cells": None if training.cells is None else hash_frame(training.cells.obs),
+            "basal": None if training.basal is None else hash_frame(training.basal),
+            "effects": None if training.effects is None else hash_frame(training.effects.frame().reset_index()),
+        }
+        return sha256_text(canonical_json(parts))[:16]
+
+    def refuses(self, training: Training) -> str | None:
+        """Return that there is no measured expression to learn from, where there is none."""
+        if training.effects is None:
+            return f"{type(self).__name__} is trained on cells, and {training.data} has none"
+        return None
+
+    # -- fit and predict ------------------------------------------------------------------------------------
+
+    def fit(self, training: Training) -> LightningBaseline:
+        """Train, or go on from where a training of the same key in the same folder stopped.
+
+        Raises
+        ------
+        InputError
+            Where the training has no cells, or a setting cannot be on this machine.
+        PertbaseError
+            Where training diverges or a rank fails.
+        """
+        from pertbase.baselines.harness._train import train
+
+        if training.cells is None:
+            raise InputError(
+                f"{type(self).__name__} is trained on cells, and none were handed out",
+                key="training.cells",
+                value=None,
+                remedy="open the fold with its screen",
+            )
+        self._module, self._seed, self._genes = None, training.seed, training.genes
+        if self._folder is not None:
+            folder = self._folder / "training" / self.training_key(training)
+            self._module = train(self, training, folder, self._settings)
+        else:
+            with tempfile.TemporaryDirectory(prefix="pertbase-") as temporary:
+                self._module = train(self, training, Path(temporary), self._settings)
+        return self
+
+    def sampler(self, training: Training, module: PerturbationModule, *, split: str = "train") -> PairSampler:
+        """Return what draws the batches of a training: cells of the perturbations that the module speaks to."""
+        if training.cells is None:
+            raise InputError("there are no cells to draw", key="training.cells", value=None)
+        return PairSampler(
+            training.cells,
+            {name: item for name, item in training.perturbations.items() if module.speaks_to(item)},
+            split=split,
+            batch_size=self.batch_size,
+            seed=training.seed,
+            pairing=self.pairing,
+            match=self.match,
+            include_control=self.include_control,
+            vocabulary=module.vocabulary,
+        )
+
+    def predict(self, inputs: Inputs) -> Effects:
+        """Return the effects of the conditions asked about, from all or ``n_controls`` of their input controls."""
+        from pertbase.baselines.harness._predict import ask, autocast, predicted_effects, reproducible
+
+        module = self.module
+        if self._genes is None or not inputs.genes.equals(self._genes):
+            raise InputError(
+                "the genes are not those it was trained on", key="inputs.genes", value=f"{len(inputs.genes)} genes"
+            )
+        supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
+        values = np.zeros((len(inputs.conditions), len(inputs.genes)))
+        if supported.any():
+            asked = ask(inputs, supported, n_controls=self.n_controls, seed=self._seed)
+            device = self._settings.device()
+            module.to(device)
+            try:
+                with reproducible(self._settings), autocast(self._settings, device):
+                    values[supported] = predicted_effects(module, asked)
+            finally:
+                module.to("cpu")
+        status = np.where(supported, "ok", "unsupported").astype(object)
+        return Effects(values, inputs.conditions, inputs.genes, inputs.statistic, status, inputs.basal)
+
+    @property
+    def device(self) -> str:
+        """What it is trained on, for the record of a run."""
+        import torch
+
+        device = self._settings.device()
+        name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+        count = f"{self._settings.world} x " if self._settings.world > 1 else ""
+        return f"{count}{device.type}{name}"
+
+
+def supported_conditions(
+    module: PerturbationModule, conditions: pd.DataFrame, perturbations: Mapping[str, Any]
+) -> np.ndarray:
+    """Return which conditions are of perturbations that a module speaks to, shape (n_conditions,)."""
+    spoken = {name: module.speaks_to(perturbations[name]) for name in set(conditions["perturbation"])}
+    return np.array([spoken[name] for name in conditions["perturbation"]], dtype=bool)

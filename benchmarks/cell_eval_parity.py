@@ -8,8 +8,8 @@ effects of two folds of the simulated screen as shrunken, noisy copies of the me
 1 where a number differs by more than 1e-6 (relative to the larger of itself and 1).
 
 Conditions for which nothing is predicted are left out of the comparison of correlations and discrimination scores:
-there, cell-eval correlates and ranks the rounding errors of means that are equal. With ``--golden``, cell-eval's numbers
-for one context and sixty genes are written with what they were made from, for a test that needs no cell-eval.
+there, cell-eval correlates and ranks the rounding errors of means that are equal. With ``--golden``, cell-eval's
+numbers for one context and sixty genes are written with what they were made from, for a test that needs no cell-eval.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ evaluator.compute(profile="full", skip_metrics=["clustering_agreement", "pearson
 """
 
 
-def predicted(fold: Fold) -> Effects:
+def predicted(fold: Fold, *, noise: float = 0.08) -> Effects:
     """Return effects a model might predict: some right, some noise, one condition left out and one all zero."""
     truth, screen = fold.truth.effects, fold.screen
     rng = np.random.default_rng(0)
-    values = 0.6 * truth.values + rng.normal(0.0, 0.08, truth.values.shape)
+    values = 0.6 * truth.values + rng.normal(0.0, noise, truth.values.shape)
     held = fold.controls.loc[fold.controls["role"] == "truth"]
     for context, cells in held.groupby("context"):
         basal = np.asarray(screen.X[screen.obs.index.get_indexer(cells["cell"])].mean(axis=0)).ravel()
@@ -87,11 +87,10 @@ def by_cell_eval(python: Path, place: Path) -> pd.DataFrame:
 
 def golden(fold: Fold, python: Path, folder: Path) -> dict[str, object]:
     """Return a small case: effects, p-values, targets, predictions, and what cell-eval says of them."""
-    whole = next(cell_pairs(predicted(fold), fold))
+    whole = next(cell_pairs(predicted(fold, noise=0.3), fold))
     keep = np.arange(1, len(whole.names))[whole.predicted[1:].any(axis=1)]
-    hits = (np.nan_to_num(whole.measured.p_adjusted[keep], nan=1.0) < 0.05).sum(axis=0) + whole.measured.own[keep].any(
-        axis=0
-    )
+    significant = np.nan_to_num(whole.measured.p_adjusted[keep], nan=1.0) < 0.05
+    hits = significant.sum(axis=0) + whole.measured.own[keep].any(axis=0)
     genes = np.sort(np.argsort(-hits, kind="stable")[:60])
     part = np.ix_(keep, genes)
     table = {name: getattr(whole.measured, name)[part] for name in ("values", "known", "p_adjusted", "own")}

@@ -91,7 +91,6 @@ class LightningBaseline(ExpressionBaseline):
         self._settings = TrainerSettings()
         self._module: PerturbationModule | None = None
         self._seed = 0
-        self._genes: pd.Index | None = None
 
     @abstractmethod
     def build(self, training: Training) -> PerturbationModule:
@@ -140,12 +139,15 @@ class LightningBaseline(ExpressionBaseline):
         return self._module
 
     def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments, the harness's and every base class's included."""
+        """Return the constructor's arguments; those it passes on as ``**options`` too."""
         found: dict[str, Any] = {}
         for cls in type(self).__mro__:
-            if "__init__" in vars(cls):
-                names = inspect.signature(vars(cls)["__init__"]).parameters
-                found.update({name: getattr(self, name) for name in names if name not in found and hasattr(self, name)})
+            if "__init__" not in vars(cls):
+                continue
+            arguments = inspect.signature(vars(cls)["__init__"]).parameters
+            found.update({name: getattr(self, name) for name in arguments if name != "self" and hasattr(self, name)})
+            if not any(item.kind is item.VAR_KEYWORD for item in arguments.values()):
+                break
         return found
 
     def training_key(self, training: Training) -> str:
@@ -161,6 +163,7 @@ class LightningBaseline(ExpressionBaseline):
             "cells": None if training.cells is None else hash_frame(training.cells.obs),
             "basal": None if training.basal is None else hash_frame(training.basal),
             "effects": None if training.effects is None else hash_frame(training.effects.frame().reset_index()),
+            "gene_sets": None if training.gene_sets is None else sha256_text(canonical_json(training.gene_sets)),
         }
         return sha256_text(canonical_json(parts))[:16]
 
@@ -191,7 +194,7 @@ class LightningBaseline(ExpressionBaseline):
                 value=None,
                 remedy="open the fold with its screen",
             )
-        self._module, self._seed, self._genes = None, training.seed, training.genes
+        self._module, self._seed = None, training.seed
         if self._folder is not None:
             folder = self._folder / "training" / self.training_key(training)
             self._module = train(self, training, folder, self._settings)
@@ -221,14 +224,10 @@ class LightningBaseline(ExpressionBaseline):
         from pertbase.baselines.harness._predict import ask, autocast, predicted_effects, reproducible
 
         module = self.module
-        if self._genes is None or not inputs.genes.equals(self._genes):
-            raise InputError(
-                "the genes are not those it was trained on", key="inputs.genes", value=f"{len(inputs.genes)} genes"
-            )
         supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
         values = np.zeros((len(inputs.conditions), len(inputs.genes)))
         if supported.any():
-            asked = ask(inputs, supported, n_controls=self.n_controls, seed=self._seed)
+            asked = ask(module, inputs, supported, n_controls=self.n_controls, seed=self._seed)
             device = self._settings.device()
             module.to(device)
             try:

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from pertbase.errors import InputError
 from pertbase.folds import Inputs, Perturbation
 from pertbase.folds._batches import CellPairs, PairSampler, dense_rows, encode_targets
 
@@ -33,11 +34,18 @@ class PerturbationModule(pl.LightningModule):
         What ``CellPairs.context`` and ``batch`` point to; set by :meth:`prepare`.
     prediction_batch_size
         Cells in a batch of predictions.
+    needs_controls
+        Whether :meth:`effects` looks at the input controls. Where an effect does not depend on them, no cells have to
+        be handed out.
+    genes
+        The genes it is trained on; set by the harness.
     gradient_checkpointing
         Whether :meth:`checkpointed` drops activations; set by the harness.
     """
 
     vocabulary: pd.Index
+    genes: pd.Index
+    needs_controls: bool = True
     prediction_batch_size: int = 256
     gradient_checkpointing: bool = False
 
@@ -101,9 +109,18 @@ class PerturbationModule(pl.LightningModule):
         -------
         numpy.ndarray
             Difference of mean log1p, shape (n_conditions, n_genes), float64.
+
+        Raises
+        ------
+        InputError
+            Where there are no controls, or the genes are not those it was trained on, in their order.
         """
         if inputs.controls is None:
-            raise ValueError("effects are predicted from input controls, and there are none")
+            raise InputError("effects are predicted from input controls", key="inputs.controls", value=None)
+        if not inputs.genes.equals(self.genes):
+            raise InputError(
+                "the genes are not those it was trained on", key="inputs.genes", value=f"{len(inputs.genes)} genes"
+            )
         values = np.zeros((len(inputs.conditions), len(inputs.genes)))
         context_of_cell = inputs.controls.obs["context"].to_numpy(dtype=object)
         for context, conditions in inputs.conditions.groupby("context", sort=True, observed=True):
@@ -115,7 +132,7 @@ class PerturbationModule(pl.LightningModule):
         """Return effects in one context, of some perturbations, from the controls in some rows."""
         controls = inputs.controls
         if controls is None or not len(rows):
-            raise ValueError("a context has no input control")
+            raise InputError("a context has no input control", key="context", value=names)
         dtype = torch.float32 if self.device.type == "mps" else torch.float64
         sums = torch.zeros((len(names), len(inputs.genes)), dtype=dtype, device=self.device)
         targets, signs = encode_targets([inputs.perturbations[name] for name in names], self.vocabulary)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from pertbase.folds import CellTable, Inputs
 from pertbase.folds._condition_tests import effect
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pertbase.baselines.harness._module import PerturbationModule
 
 __all__ = ["Asked", "ask", "autocast", "predicted_effects", "reproducible"]
@@ -43,7 +45,9 @@ class Asked:
         return Asked(replace(self.inputs, conditions=conditions), None if self.basal is None else self.basal[rows])
 
 
-def ask(inputs: Inputs, supported: np.ndarray, *, n_controls: int | None, seed: int) -> Asked:
+def ask(
+    module: PerturbationModule, inputs: Inputs, supported: np.ndarray, *, n_controls: int | None, seed: int
+) -> Asked:
     """Return what a module is asked: supported conditions and, of each context, all or a fixed set of controls.
 
     The set depends on the seed and on the names of the cells, not on their order, the split or the other contexts.
@@ -53,22 +57,32 @@ def ask(inputs: Inputs, supported: np.ndarray, *, n_controls: int | None, seed: 
     InputError
         Where there are no cells, or a context has no input control.
     """
-    if inputs.controls is None:
-        raise InputError(
-            "effects are predicted from input controls, and none were handed out",
-            key="inputs.controls",
-            value=None,
-            remedy="ask with fold.inputs(split, cells=True)",
-        )
     conditions = inputs.conditions.loc[supported].reset_index(drop=True)
-    controls = _chosen(inputs.controls, n_controls, seed)
-    absent = sorted(set(conditions["context"]) - set(controls.obs["context"]))
+    basal, controls = inputs.basal, inputs.controls
+    if module.needs_controls:
+        if controls is None:
+            raise InputError(
+                "effects are predicted from input controls, and none were handed out",
+                key="inputs.controls",
+                value=None,
+                remedy="ask with fold.inputs(split, cells=True)",
+            )
+        controls = _chosen(controls, n_controls, seed)
+        basal = controls.basal() if inputs.statistic != "mean_log" else None
+        _check_contexts(conditions, controls.obs["context"])
+    if inputs.statistic == "mean_log":
+        return Asked(replace(inputs, conditions=conditions, controls=controls), None)
+    if basal is None:
+        raise InputError("a ratio of means needs basal expression", key="inputs.basal", value=None)
+    _check_contexts(conditions, basal.index)
+    values = basal.reindex(columns=inputs.genes).loc[conditions["context"]].to_numpy()
+    return Asked(replace(inputs, conditions=conditions, controls=controls), values)
+
+
+def _check_contexts(conditions: pd.DataFrame, known: Iterable[str]) -> None:
+    absent = sorted(set(conditions["context"]) - set(known))
     if absent:
         raise InputError("a context has no input control", key="context", value=absent[0])
-    basal = None
-    if inputs.statistic != "mean_log":
-        basal = controls.basal().loc[conditions["context"]].to_numpy()
-    return Asked(replace(inputs, conditions=conditions, controls=controls), basal)
 
 
 def _chosen(controls: CellTable, n_controls: int | None, seed: int) -> CellTable:

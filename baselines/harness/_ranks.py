@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -238,6 +238,13 @@ class Ranks:
         shutil.rmtree(self.saved, ignore_errors=True)
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles read-only views of dictionaries too, which gene sets are handed out as."""
+
+    def reducer_override(self, item: Any) -> Any:
+        return (MappingProxyType, (dict(item),)) if isinstance(item, MappingProxyType) else NotImplemented
+
+
 # -- the training, as ranks read it -------------------------------------------------------------------------
 
 
@@ -248,7 +255,7 @@ def write_training(training: Training, folder: Path) -> None:
     """
     buffers: list[pickle.PickleBuffer] = []
     with (folder / "training.pickle").open("wb") as file:
-        pickle.dump(training, file, protocol=5, buffer_callback=buffers.append)
+        _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(training)
     places = []
     with (folder / "training.arrays").open("wb") as file:
         for buffer in buffers:

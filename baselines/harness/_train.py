@@ -87,6 +87,7 @@ def _built(baseline: LightningBaseline, training: Training, settings: TrainerSet
     module = baseline.build(training)
     if not isinstance(module, PerturbationModule):
         raise InputError("build() returns a PerturbationModule", key="baseline", value=type(module).__name__)
+    module.genes = training.genes
     module.gradient_checkpointing = settings.gradient_checkpointing
     module.prepare(baseline.sampler(training, module))
     return module
@@ -164,7 +165,7 @@ def _fit(
 def _selection(baseline: LightningBaseline, training: Training, module: PerturbationModule) -> Selection:
     inputs = training.inputs("val")
     supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
-    asked = ask(inputs, supported, n_controls=baseline.n_selection_controls, seed=training.seed)
+    asked = ask(module, inputs, supported, n_controls=baseline.n_selection_controls, seed=training.seed)
     if training.effects is None:
         raise InputError(
             "a training without measured effects cannot be selected on", key="training.effects", value=None

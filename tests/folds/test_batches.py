@@ -84,7 +84,7 @@ def test_a_batch_without_controls_takes_its_contexts_and_is_counted() -> None:
 def test_a_context_without_controls_is_refused_by_name() -> None:
     cells = cell_table()
     keep = ~((cells.obs["context"] == "L") & cells.obs["is_control"]).to_numpy()
-    with pytest.raises(InputError, match="no control to be paired with.*'L'"):
+    with pytest.raises(InputError, match=r"no control to be paired with.*'L'"):
         sampler(cells.take(keep))
 
 
@@ -219,7 +219,7 @@ def test_perturbations_that_are_not_named_are_left_out_and_never_become_controls
 
 
 def test_a_target_outside_the_vocabulary_is_refused_rather_than_taken_for_a_control() -> None:
-    with pytest.raises(InputError, match="not in the vocabulary.*GB"):
+    with pytest.raises(InputError, match=r"not in the vocabulary.*GB"):
         sampler(vocabulary=pd.Index(["GA", "GC"]))
     drug = Perturbation((Part("drug", (), compound="unknown"),))
     cells = cell_table()

@@ -142,3 +142,13 @@ def test_a_tampered_fold_fails_the_check_with_exit_code_one(pertbase, small_scre
     code, out, _ = pertbase("folds", "check", f"fold_dir={folder}")
     assert code == 1
     assert "problem: controls.parquet is not what fold.yaml says" in out
+
+
+def test_a_pattern_over_data_sets_fetches_nothing() -> None:
+    from pertbase.runs._names import Names
+
+    names = Names()
+    assert "norman" in names.options("data")
+    assert "norman" not in names.match("data", ["*"])
+    assert names.match("data", ["norman"]) == ["norman"]
+    assert "simulated" in names.match("data", ["*"])

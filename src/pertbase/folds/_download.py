@@ -361,13 +361,14 @@ class _Transfer:
             )
 
     def _error(self, problem: str) -> PertbaseError:
+        have = self._have()
+        resume = f", which goes on from the {have:,} bytes that are here" if have else ""
         return PertbaseError(
             problem,
             file=self.target,
             key=self.origin.url,
-            remedy=f"check the connection and run this again, which goes on from the {self._have():,} bytes that are "
-            f"here; or fetch {self.origin.url} elsewhere and lay it at {self.target}, or under the same path in the "
-            "folder that PERTBASE_DATA names",
+            remedy=f"check the connection and run this again{resume}; or fetch it elsewhere and lay it at "
+            f"{self.target}, or under the same path in the folder that PERTBASE_DATA names",
         )
 
 

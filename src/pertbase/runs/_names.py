@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -71,10 +72,20 @@ class Names:
         if name not in options:
             raise unknown_name(group, name, options)
 
+    def costly(self, group: str) -> set[str]:
+        """Return the options that a pattern does not mean: language baselines, and data sets that would be fetched."""
+        found = {name for name in self.options(group) if name.startswith(_LANGUAGE)}
+        for root in (files("pertbase.conf"), *self.config_dirs):
+            for name, text in _texts(root.joinpath(group)):
+                if group == "data" and re.search(r"^(url|repository):", text, flags=re.MULTILINE):
+                    found.add(name)
+        return found
+
     def match(self, group: str, patterns: Iterable[str], exclude: Sequence[str] = ()) -> list[str]:
         """Return the options that fit a pattern, sorted.
 
-        Language baselines, in their folder ``llm/``, are costly: they match only a pattern that names the folder.
+        What is costly, language baselines in their folder ``llm/`` and data sets that would be fetched, is matched
+        by its own name, or by a pattern that names the folder.
 
         Raises
         ------
@@ -82,11 +93,12 @@ class Names:
             Where nothing fits.
         """
         patterns = list(patterns)
+        costly = self.costly(group)
         names = [
             name
             for name in self.options(group)
             if any(
-                fnmatchcase(name, pattern) and (pattern.startswith(_LANGUAGE) or not name.startswith(_LANGUAGE))
+                fnmatchcase(name, pattern) and (name not in costly or pattern == name or pattern.startswith(_LANGUAGE))
                 for pattern in patterns
             )
             and not any(fnmatchcase(name, pattern) for pattern in exclude)
@@ -101,14 +113,20 @@ class Names:
         return names
 
 
-def _walk(folder: Traversable | Path, prefix: str = "") -> dict[str, str]:
-    if not folder.is_dir():
-        return {}
+def _walk(folder: Traversable | Path) -> dict[str, str]:
     found = {}
+    for name, text in _texts(folder):
+        first = text.split("\n", 1)[0]
+        found[name] = first.lstrip("# ") if first.startswith("#") else ""
+    return found
+
+
+def _texts(folder: Traversable | Path, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield name and text of every option in a group's folder and the folders below it."""
+    if not folder.is_dir():
+        return
     for item in folder.iterdir():
         if item.is_dir() and not item.name.startswith(("_", ".")):
-            found.update(_walk(item, f"{prefix}{item.name}/"))
+            yield from _texts(item, f"{prefix}{item.name}/")
         elif item.name.endswith(".yaml") and not item.name.startswith("_"):
-            first = item.read_text(encoding="utf-8").split("\n", 1)[0]
-            found[prefix + item.name.removesuffix(".yaml")] = first.lstrip("# ") if first.startswith("#") else ""
-    return found
+            yield prefix + item.name.removesuffix(".yaml"), item.read_text(encoding="utf-8")

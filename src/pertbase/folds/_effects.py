@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import pandas as pd
 from pertbase._io import write_aside
 from pertbase.errors import InputError
 from pertbase.folds._cells import read_only
+from pertbase.folds._hdf5 import write_hdf5
 
 __all__ = ["STATISTICS", "Effects", "Statistic"]
 
@@ -176,11 +177,16 @@ class Effects:
         adata = AnnData(X=self.values.copy(), obs=obs, var=pd.DataFrame(index=self.genes.copy()))
         adata.uns["pertbase"] = {"kind": "effects", "statistic": self.statistic, **(uns or {})}
         if self.basal is not None:
-            adata.uns["basal"] = self.basal.reindex(columns=self.genes).copy()
+            # A matrix: as a table it would be a dataset a gene (10 s for 9,000), and a slash in a symbol a group.
+            basal = self.basal.reindex(columns=self.genes)
+            adata.uns["basal"] = {
+                "contexts": basal.index.to_numpy(dtype=object),
+                "values": basal.to_numpy(dtype=np.float64),
+            }
         if self.known is not None:
             adata.layers["known"] = self.known.astype(np.uint8)
         with write_aside(path) as temporary:
-            adata.write_h5ad(temporary)
+            write_hdf5(adata, temporary)
 
     @classmethod
     def read(cls, path: str | Path) -> Effects:
@@ -205,9 +211,10 @@ class Effects:
                 remedy="write it with pertbase.Effects(...).write(path)",
             )
         basal = adata.uns.get("basal")
-        if basal is not None:
-            basal = pd.DataFrame(basal).rename_axis("context")
-            basal.columns = pd.Index(basal.columns.astype(str), name="gene")
+        if isinstance(basal, Mapping) and set(basal) == {"contexts", "values"}:
+            contexts = pd.Index([str(name) for name in basal["contexts"]], name="context")
+            genes = pd.Index(adata.var_names.astype(str), name="gene")
+            basal = pd.DataFrame(np.asarray(basal["values"]), contexts, genes)
         return cls(
             np.asarray(adata.X),
             adata.obs[["context", "perturbation"]].astype(str),

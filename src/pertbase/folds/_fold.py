@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pertbase._io import read_yaml, write_aside, write_json, write_yaml
+from pertbase._io import read_json, read_yaml, write_aside, write_folder_aside, write_json, write_jsonl, write_yaml
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds._answers import OUTCOMES
 from pertbase.folds._cells import CellTable, hash_frame
@@ -28,6 +25,14 @@ __all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_questions", "read_trut
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
+_AGAIN = "remove the folder, and make it again with `pertbase folds make`"
+_MANIFEST = (
+    "name", "data", "simulated", "hash", "data_hash", "total", "spec", "notes", "content", "certificate",
+)  # fmt: skip
+_CONDITIONS = (
+    "context", "perturbation", "modality", "mechanism", "targets", "target_set", "n_parts", "n_cells", "n_up", "n_down",
+    "split", "regime",
+)  # fmt: skip
 _CATEGORIES = (
     "fold",
     "split",
@@ -133,7 +138,7 @@ class Fold:
             seed=seed,
             questions=self._questions_of("train", "val"),
             conditions=conditions,
-            genes=self.genes,
+            genes=self.genes.copy(deep=True),
             perturbations={key: value for key, value in self.perturbations.items() if key in names},
             statistic=self.spec.rule.statistic,
             effects=None if self.effects is None else self._measured(conditions),
@@ -164,7 +169,7 @@ class Fold:
             split=split,
             questions=hide(self._questions_of(split)),
             conditions=conditions,
-            genes=self.genes,
+            genes=self.genes.copy(deep=True),
             perturbations={key: value for key, value in self.perturbations.items() if key in names},
             statistic=self.spec.rule.statistic,
             basal=self._basal(contexts),
@@ -259,10 +264,11 @@ class Fold:
     def write(self, folder: str | Path) -> Path:
         """Write the fold as a folder, whole or not at all, and return its path."""
         folder = Path(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            aside.chmod(0o755)
+        if folder.exists():
+            raise InputError(
+                "there is something of this name already", file=folder, remedy="remove it or choose another folder"
+            )
+        with write_folder_aside(folder) as aside:
             write_questions(self.questions, aside / "questions.parquet")
             for name, table in (("conditions", self.conditions), ("controls", self.controls)):
                 with write_aside(aside / f"{name}.parquet") as temporary:
@@ -275,15 +281,6 @@ class Fold:
                 write_json(aside / "genes.json", list(self.genes))
             # Last: a folder with fold.yaml is a whole fold.
             write_yaml(aside / "fold.yaml", self.manifest())
-            if folder.exists():
-                raise InputError(
-                    "there is something of this name already", file=folder, remedy="remove it or choose another folder"
-                )
-            os.replace(aside, folder)
-        except OSError as error:
-            raise PertbaseError(f"cannot write the fold ({error.strerror or error})", file=folder) from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
         return folder
 
     # -- reading --------------------------------------------------------------------------------------------
@@ -322,7 +319,7 @@ def write_questions(questions: pd.DataFrame, path: str | Path) -> None:
                 temporary, index=False
             )
         elif path.suffix == ".jsonl":
-            questions.to_json(temporary, orient="records", lines=True, double_precision=15)
+            write_jsonl(questions, temporary)
         else:
             raise InputError("questions are written as .parquet or .jsonl", file=path, value=path.suffix)
 
@@ -369,7 +366,7 @@ def read_truth(folder: str | Path, *, split: str | tuple[str, ...] = "test") -> 
     """
     folder = Path(folder)
     about = _manifest(folder)
-    questions = read_questions(folder / "questions.parquet")
+    questions = _questions(folder)
     splits = (split,) if isinstance(split, str) else split
     questions = questions.loc[questions["split"].isin(splits)].reset_index(drop=True)
     return Truth(questions=questions, name=about["name"], hash=about["hash"], simulated=bool(about["simulated"]))
@@ -383,9 +380,38 @@ def _manifest(folder: Path) -> dict[str, Any]:
             file=folder / "fold.yaml",
             key="format",
             value=about.get("format") if isinstance(about, dict) else about,
-            remedy="make it again with `pertbase folds make`",
+            remedy=_AGAIN,
         )
+    missing = [key for key in _MANIFEST if key not in about]
+    if missing:
+        raise InputError("lacks keys", file=folder / "fold.yaml", key=", ".join(missing), remedy=_AGAIN)
     return about
+
+
+def _questions(folder: Path) -> pd.DataFrame:
+    questions = read_questions(folder / "questions.parquet")
+    _require(questions, ("split", "regime", "target_set"), folder / "questions.parquet")
+    return questions
+
+
+def _table(folder: Path, name: str, columns: tuple[str, ...] = ()) -> pd.DataFrame:
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise InputError("there is no such file", file=path, remedy=_AGAIN)
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path, remedy=_AGAIN) from error
+    _require(table, columns, path)
+    return table
+
+
+def _require(table: pd.DataFrame, columns: tuple[str, ...], path: Path) -> None:
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise InputError(
+            "lacks columns", file=path, key=", ".join(missing), value=list(map(str, table.columns)), remedy=_AGAIN
+        )
 
 
 def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
@@ -413,26 +439,20 @@ def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
             value=screen.hash[:12],
             remedy=f"the fold needs {about['data']} with hash {about['data_hash'][:12]}",
         )
-    tables = {}
-    for name in ("conditions", "controls", "perturbations"):
-        try:
-            tables[name] = pd.read_parquet(folder / f"{name}.parquet")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"cannot be read ({str(error).splitlines()[0]})", file=folder / f"{name}.parquet"
-            ) from error
     has_effects = (folder / "effects.h5ad").exists()
     effects = Effects.read(folder / "effects.h5ad") if has_effects else None
-    genes = effects.genes if effects is not None else pd.Index(read_yaml(folder / "genes.json"), name="gene")
+    genes = effects.genes if effects is not None else pd.Index(read_json(folder / "genes.json"), name="gene")
     return Fold(
         spec=FoldSpec.from_dict(about["spec"]),
         data=about["data"],
         data_hash=about["data_hash"],
         hash=about["hash"],
-        questions=read_questions(folder / "questions.parquet"),
-        conditions=tables["conditions"],
-        controls=tables["controls"],
-        perturbations=perturbations_from_table(tables["perturbations"], file=str(folder / "perturbations.parquet")),
+        questions=_questions(folder),
+        conditions=_table(folder, "conditions", _CONDITIONS),
+        controls=_table(folder, "controls", ("cell", "context", "batch", "role")),
+        perturbations=perturbations_from_table(
+            _table(folder, "perturbations"), file=str(folder / "perturbations.parquet")
+        ),
         genes=genes,
         effects=effects,
         simulated=bool(about["simulated"]),

@@ -62,12 +62,13 @@ class LabelRule(ABC):
 
     def __post_init__(self) -> None:
         check_statistic(self.statistic)
-        if self.min_cells < 2:
-            raise InputError("must be at least 2", key="min_cells", value=self.min_cells)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name != "statistic" and not (math.isfinite(value) and value > 0):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if field.name != "statistic" and not (number and math.isfinite(value) and value > 0):
                 raise InputError("must be a positive number", key=f"{self.name}.{field.name}", value=value)
+        if self.min_cells < 2:
+            raise InputError("must be at least 2", key="min_cells", value=self.min_cells)
 
     @property
     @abstractmethod
@@ -268,6 +269,8 @@ def label_rule(rule: str | Mapping[str, Any], **parameters: Any) -> LabelRule:
     InputError
         Where the rule, or a parameter of it, is unknown, or a parameter is out of range.
     """
+    if not isinstance(rule, (str, Mapping)):
+        raise InputError("a label rule is a name, or a mapping with name and parameters", key="rule", value=rule)
     values = {"name": rule, **parameters} if isinstance(rule, str) else {**rule, **parameters}
     name = values.pop("name", None)
     if name not in RULES:

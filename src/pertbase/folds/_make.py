@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from pertbase._io import canonical_json, sha256_text
-from pertbase.errors import InputError
+from pertbase._io import canonical_json, cut, sha256_text
+from pertbase.errors import InputError, PertbaseError
 from pertbase.folds._cells import mean_rows
 from pertbase.folds._certificate import certify
 from pertbase.folds._effect_table import EffectTable
@@ -142,15 +142,22 @@ class FoldMaker:
             kept = self._last.folder
             if kept is not None and kept.parent == root and (kept / "fold.yaml").exists():
                 return self._last
-        folder = root / f"{_file_name(self.data.name)}-{_file_name(spec.name)}-{self.hash(spec)[:12]}"
+        folder = root / f"{cut(_file_name(self.data.name), 60)}-{_file_name(spec.name)}-{self.hash(spec)[:12]}"
         screen = self.data if isinstance(self.data, Screen) else None
-        if not (folder / "fold.yaml").exists():
-            # A kind the data set cannot support is said before anything is written.
-            self.split(spec)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder.parent / f".{folder.name}.lock"):
-                if not (folder / "fold.yaml").exists():
-                    self.make(spec).write(folder)
+        try:
+            if not (folder / "fold.yaml").exists():
+                # A kind the data set cannot support is said before anything is written.
+                self.split(spec)
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                with FileLock(folder.parent / f".{folder.name}.lock"):
+                    if not (folder / "fold.yaml").exists():
+                        self.make(spec).write(folder)
+        except OSError as error:
+            raise PertbaseError(
+                f"folds cannot be kept here ({error.strerror or error})",
+                file=root,
+                remedy="remove what stands in its place, or choose another folder that may be written",
+            ) from error
         self._last = open_fold(folder, screen=screen)
         return self._last
 

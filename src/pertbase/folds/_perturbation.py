@@ -169,9 +169,9 @@ class Perturbation:
         """The genes acted on, sorted, each once."""
         return tuple(sorted({gene for part in self.parts for gene, _ in part.targets}))
 
-    @cached_property
+    @property
     def signs(self) -> dict[str, int]:
-        """Gene -> sign; 0 where parts disagree."""
+        """Gene -> sign; 0 where parts disagree. A new dictionary each time: perturbations are shared by baselines."""
         found: dict[str, set[int]] = {}
         for part in self.parts:
             for gene, sign in part.targets:
@@ -226,6 +226,13 @@ def perturbation_table(perturbations: Mapping[str, Perturbation]) -> pd.DataFram
     return table.astype({"part": "int64", "dose": "float64", "sign": "int64"})
 
 
+def _part(rows: pd.DataFrame) -> Part:
+    head = rows.iloc[0]
+    targets = tuple((str(gene), int(sign)) for gene, sign in zip(rows["target"], rows["sign"], strict=True) if gene)
+    dose = None if pd.isna(head["dose"]) else float(head["dose"])
+    return Part(str(head["mechanism"]), targets, str(head["compound"]), dose)
+
+
 def perturbations_from_table(table: pd.DataFrame, *, file: str | None = None) -> dict[str, Perturbation]:
     """Return name -> perturbation from a table of :func:`perturbation_table`'s kind.
 
@@ -234,6 +241,14 @@ def perturbations_from_table(table: pd.DataFrame, *, file: str | None = None) ->
     InputError
         Where a column is missing, a part is inconsistent, or two names mean the same perturbation.
     """
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(
+            "the perturbations are not a table",
+            file=file,
+            key='uns["pertbase"]["perturbations"]',
+            value=type(table).__name__,
+            remedy="`pertbase prepare` writes one",
+        )
     missing = [column for column in TABLE_COLUMNS if column not in table.columns]
     if missing:
         raise InputError(
@@ -246,13 +261,19 @@ def perturbations_from_table(table: pd.DataFrame, *, file: str | None = None) ->
     found: dict[str, Perturbation] = {}
     by_meaning: dict[Perturbation, str] = {}
     for name, rows in table.groupby("perturbation", sort=True, observed=True):
-        parts = []
-        for _, part_rows in rows.groupby("part", sort=True):
-            head = part_rows.iloc[0]
-            targets = tuple((str(g), int(s)) for g, s in zip(part_rows["target"], part_rows["sign"], strict=True) if g)
-            dose = None if pd.isna(head["dose"]) else float(head["dose"])
-            parts.append(Part(str(head["mechanism"]), targets, str(head["compound"]), dose))
-        perturbation = Perturbation(tuple(parts))
+        try:
+            perturbation = Perturbation(tuple(_part(part) for _, part in rows.groupby("part", sort=True)))
+        except (TypeError, ValueError) as error:
+            problem, value = (
+                (error.problem, error.value) if isinstance(error, InputError) else (str(error), rows.to_dict("records"))
+            )
+            raise InputError(
+                f"{str(name)!r} has a row that cannot be read ({problem})",
+                file=file,
+                key='uns["pertbase"]["perturbations"]',
+                value=value,
+                remedy="mend the table; `pertbase prepare` writes it",
+            ) from error
         if perturbation in by_meaning:
             raise InputError(
                 f"the names {by_meaning[perturbation]!r} and {str(name)!r} mean the same perturbation",

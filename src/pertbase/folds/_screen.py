@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from pertbase._io import canonical_json, sha256_text, write_aside
+from pertbase._io import canonical_json, sha256_text, write_aside, write_folder_aside
 from pertbase.errors import InputError
 from pertbase.folds._cells import CellTable, Matrix, hash_frame, hash_matrix, read_only
 from pertbase.folds._gene_sets import set_table, sets_from_table
+from pertbase.folds._hdf5 import write_hdf5
 from pertbase.folds._perturbation import CONTROL, Perturbation, perturbation_table, perturbations_from_table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Screen:
         about = adata.uns.get("pertbase")
         if not isinstance(about, Mapping) or "perturbations" not in about:
             raise InputError("is not a pertbase screen", file=where, key='uns["pertbase"]', value=about, remedy=PREPARE)
-        if int(about.get("format", 0)) != FORMAT:
+        if str(about.get("format")) != str(FORMAT):
             raise InputError(
                 "was written in another format",
                 file=where,
@@ -136,8 +136,8 @@ class Screen:
             X=_as_float32(values, where),
             obs=obs,
             genes=pd.Index(adata.var_names.astype(str), name="gene"),
-            perturbations=perturbations_from_table(pd.DataFrame(about["perturbations"]), file=where),
-            total=float(normalisation["total"]),
+            perturbations=perturbations_from_table(about["perturbations"], file=where),
+            total=_total(normalisation["total"], where),
             simulated=bool(about.get("simulated", False)),
             counts=_as_float32(adata.layers["counts"], where) if "counts" in adata.layers else None,
             file=where,
@@ -218,7 +218,7 @@ class Screen:
 
     def cells(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some cells, by position."""
-        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes)
+        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True))
 
     def __repr__(self) -> str:
         title = f"Screen {self.name!r}" + (" (simulated)" if self.simulated else "")
@@ -234,6 +234,19 @@ class Screen:
         )
         per_context["conditions"] = self.conditions.groupby("context").size()
         return f"<p>{self!r}</p>" + str(per_context.fillna(0).astype(int).to_html())
+
+
+def _total(value: Any, file: str | None) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "the total is not a positive number",
+            file=file,
+            key='uns["pertbase"]["normalisation"]["total"]',
+            value=value,
+            remedy=PREPARE,
+        ) from error
 
 
 def _text(column: pd.Series, key: str, file: str | None) -> list[str]:
@@ -417,20 +430,9 @@ def write_screen(screen: Screen, path: str | Path) -> None:
     adata = screen.to_anndata(copy=False)
     if path.suffix == ".h5ad":
         with write_aside(path) as temporary:
-            adata.write_h5ad(temporary, compression="gzip")
+            write_hdf5(adata, temporary, compression="gzip")
     elif path.suffix == ".zarr":
-        _write_zarr(adata, path)
+        with write_folder_aside(path, replace=True) as temporary:
+            adata.write_zarr(temporary)
     else:
         raise InputError("a screen is written as .h5ad or .zarr", file=path, value=path.suffix)
-
-
-def _write_zarr(adata: AnnData, path: Path) -> None:
-    import shutil
-
-    aside = path.with_name(f".{path.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.parent.mkdir(parents=True, exist_ok=True)
-    adata.write_zarr(aside)
-    if path.exists():
-        shutil.rmtree(path)
-    os.replace(aside, path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from pertbase._io import cut, sha256_text
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._labels import LabelRule, Ranksum, label_rule
 
@@ -21,6 +23,9 @@ KINDS = (
     "combinatorial",
     "published",
 )
+
+
+_LONGEST_SLUG = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +74,18 @@ class FoldSpec:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise unknown_name("fold", self.kind, KINDS)
+            raise unknown_name("fold", str(self.kind), KINDS)
+        for name in ("seed", "min_controls"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InputError("is a whole number", key=f"fold.{name}", value=value)
+        for name in ("test_context", "val_context", "context"):
+            # A context may be called 1 or nan, which the command line reads as a number.
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else str(value))
         for name in ("test_share", "val_share", "combination_test_share", "both_share", "input_share"):
-            if not 0 < getattr(self, name) < 1:
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 < value < 1:
                 raise InputError("a share lies between 0 and 1", key=f"fold.{name}", value=getattr(self, name))
         for first in ("test_share", "combination_test_share"):
             if getattr(self, first) + self.val_share >= 1:
@@ -113,9 +127,13 @@ class FoldSpec:
             Where a key is unknown.
         """
         known = {item.name for item in fields(cls)}
+        if not isinstance(values, Mapping):
+            raise InputError("a fold is a mapping of options", key="fold", value=values)
         for key in values:
             if key not in known:
-                raise unknown_name("fold option", key, known)
+                raise unknown_name("fold option", str(key), known)
+        if "kind" not in values:
+            raise InputError("a fold names its kind", key="fold.kind", value=None, remedy=f"use {', '.join(KINDS)}")
         rule = values.get("rule", "ranksum")
         return cls(**{**values, "rule": rule if isinstance(rule, LabelRule) else label_rule(rule)})
 
@@ -125,4 +143,8 @@ class FoldSpec:
 
 
 def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
+    """Return a name as a part of a file name: no two names become one (``CD4+ T``, ``CD4- T``, ``CD4/T``)."""
+    slug = "".join(letter if letter.isalnum() or letter in "+-_." else "-" for letter in name)
+    if slug == name.replace(" ", "-") and slug.strip("-._") and slug == cut(slug, _LONGEST_SLUG):
+        return slug
+    return f"{cut(slug, _LONGEST_SLUG).strip('-._')}-{sha256_text(name)[:6]}".lstrip("-")

@@ -29,7 +29,7 @@ def text(value: object) -> Markup:
     """Return ``value`` as text that is safe between tags and in attributes."""
     if isinstance(value, Markup):
         return value
-    return Markup(str(value))
+    return Markup(html.escape(_CONTROLS.sub("\ufffd", str(value)), quote=True))
 
 
 def join(*children: Child) -> Markup:

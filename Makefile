@@ -8,6 +8,7 @@ STAMP := .venv/.installed
 demo: $(STAMP)
 	$(BIN)/pertbase run -m experiment=demo runs=runs/demo
 	$(BIN)/pertbase report runs=runs/demo
+	$(BIN)/pertbase report runs=runs/demo output=runs/demo/report.html shortcuts=false
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -189,7 +189,11 @@ class Trainer:
 
 
 def parity(folder: Path, *, steps: int) -> dict[str, Any]:
-    """Predict and train; weights, predictions and losses are left in the folder."""
+    """Predict and train; weights, predictions and losses are left in the folder.
+
+    ``curve`` are losses in float32, ``reordered`` the same with all cells of a batch but the first reordered, and
+    ``double`` those in float64.
+    """
     import torch
     from gears import GEARS
     from gears.model import GEARS_Model
@@ -212,10 +216,30 @@ def parity(folder: Path, *, steps: int) -> dict[str, Any]:
     with torch.no_grad():
         predicted, loss = trainer.loss(batches[0])
     found |= {"eval_predictions": predicted.numpy(), "eval_loss": [float(loss)]}
-    model.load_state_dict(torch.load(folder / "start" / "model.pt"))
-    model.train()
-    found["curve"] = [trainer.step(batch) for batch in batches[:steps]]
-    saved.save_model(str(folder / "end"))
+    start = {name: value.clone() for name, value in torch.load(folder / "start" / "model.pt").items()}
+    size = int(data["batch_size"])
+    order = np.concatenate(
+        [
+            np.r_[first, first + 1 + np.random.default_rng(0).permutation(size - 1)]
+            for first in range(0, steps * size, size)
+        ]
+    )
+    for name in ("curve", "reordered", "double"):
+        torch.set_default_dtype(torch.float64 if name == "double" else torch.float32)
+        held = cells(data)
+        if name == "reordered":
+            held = [held[row] for row in order]
+        given = config(data, n_genes, n_targets)
+        if name == "double":
+            given |= {key: given[key].double() for key in ("G_go_weight", "G_coexpress_weight")}
+            held = [item.apply(lambda value: value.double(), "x", "y") for item in held]
+        again = GEARS_Model(given)
+        again.load_state_dict(start)
+        again.train()
+        trainer = Trainer(data, again, given)
+        if name == "double":
+            trainer.mean = trainer.mean.double()
+        found[name] = [trainer.step(batch) for batch in DataLoader(held, batch_size=size, shuffle=False)]
     np.savez(folder / "theirs.npz", **found)
     return {"version": VERSION, "parameters": sum(item.numel() for item in model.parameters())}
 

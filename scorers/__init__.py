@@ -12,7 +12,7 @@ from pertbase.scorers._compare import FoldAverage, PairedDifference, average, co
 from pertbase.scorers._distances import distances
 from pertbase.scorers._expression import EXPRESSION_METRICS, ExpressionScores, expression
 from pertbase.scorers._outcome import ForcedChoice, OutcomeScores, outcome
-from pertbase.scorers._shortcuts import Shortcuts, shortcuts
+from pertbase.scorers._shortcuts import ShortcutLadder, Shortcuts, shortcuts
 
 __all__ = [
     "EXPRESSION_METRICS",
@@ -22,6 +22,7 @@ __all__ = [
     "Interval",
     "OutcomeScores",
     "PairedDifference",
+    "ShortcutLadder",
     "Shortcuts",
     "average",
     "compare",

@@ -12,16 +12,17 @@ import pandas as pd
 from pertbase._intervals import Interval, Term, cluster, two_way_interval
 from pertbase._metrics import N_OUTCOMES, balanced_accuracy, confusion
 from pertbase._random import generator
+from pertbase.folds._answers import outcome_codes
 from pertbase.scorers._aligned import Aligned, align, too_few
 
 if TYPE_CHECKING:
     from pertbase.folds import Answers, Truth
 
-__all__ = ["Shortcuts", "shortcuts"]
+__all__ = ["ShortcutLadder", "Shortcuts", "shortcuts"]
 
 N_PARTS = 5
 # Balanced weights make the rare classes count alike, so that more of the common one than this only costs time.
-_MOST_PER_CLASS = 10_000
+_MOST_PER_CLASS = 3_000
 # Scores below this are as good as zero; their logarithms must not drown the others.
 _FLOOR = 1e-6
 
@@ -91,7 +92,7 @@ def shortcuts(
     truth
         The fold's test questions with outcomes.
     seed
-        Of the draw of questions that a regression is fitted on where a class has more than 10,000.
+        Of the draw of questions that a regression is fitted on where a class has more than 3,000.
     level
         What intervals are meant to cover.
 
@@ -100,28 +101,48 @@ def shortcuts(
     InputError
         Where an answer's id is not asked in this fold.
     """
-    aligned = align(candidate, truth)
-    # Fits and draws depend on the order of rows; ids give one that the caller's plays no part in.
-    order = np.argsort(aligned.questions["id"].to_numpy(dtype=str), kind="stable")
-    clusters = cluster([aligned.questions["target_set"]], [aligned.questions["gene"]])
-    true, sets, genes = aligned.true[order], clusters.sets[0][order], clusters.genes[0][order]
-    n_sets = len(np.unique(sets))
-    parts = _parts(true, sets)
-    if isinstance(parts, str):
-        return Shortcuts(_table([]), len(true), n_sets, level, parts)
-    own = _features(aligned)[order]
-    so_far = np.empty((len(true), 0))
-    drawn = _draw(true, parts, generator(seed, "shortcuts"))
-    rows = []
-    for added in ("(nothing)", *nested):
-        if added in nested:
-            so_far = np.hstack([so_far, _features(align(nested[added], truth))[order]])
-        without = _cross_fitted(so_far, true, parts, drawn)
-        joined = _cross_fitted(np.hstack([so_far, own]), true, parts, drawn)
-        terms = [Term(true, joined, sets, genes, 1.0), Term(true, without, sets, genes, -1.0)]
-        gain = two_way_interval(terms, balanced_accuracy, level=level)
-        rows.append((added, _score(true, without), _score(true, joined), gain))
-    return Shortcuts(_table(rows), len(true), n_sets, level, "")
+    return ShortcutLadder(nested, truth, seed=seed, level=level).add(candidate)
+
+
+class ShortcutLadder:
+    """The shortcuts of one fold, fitted once for every candidate; see :func:`shortcuts` for the parameters."""
+
+    def __init__(self, nested: Mapping[str, Answers], truth: Truth, *, seed: int, level: float = 0.95) -> None:
+        self._truth = truth
+        self._level = level
+        aligned = [(name, align(answers, truth)) for name, answers in nested.items()]
+        asked = truth.questions.loc[truth.questions["outcome"].notna()]
+        # Fits and draws depend on the order of rows; ids give one that the caller's plays no part in.
+        self._order = np.argsort(asked["id"].to_numpy(dtype=str), kind="stable")
+        clusters = cluster([asked["target_set"]], [asked["gene"]])
+        self._true = np.asarray(outcome_codes(asked["outcome"]), dtype=np.int64)[self._order]
+        self._sets, self._genes = clusters.sets[0][self._order], clusters.genes[0][self._order]
+        self._parts = _parts(self._true, self._sets)
+        if isinstance(self._parts, str):
+            return
+        self._drawn = _draw(self._true, self._parts, generator(seed, "shortcuts"))
+        features = np.empty((len(self._true), 0))
+        self._steps = [("(nothing)", features, _cross_fitted(features, self._true, self._parts, self._drawn))]
+        for name, answers in aligned:
+            features = np.hstack([features, _features(answers)[self._order]])
+            self._steps.append((name, features, _cross_fitted(features, self._true, self._parts, self._drawn)))
+
+    def add(self, candidate: Answers) -> Shortcuts:
+        """Return how much a candidate adds to each step."""
+        own = _features(align(candidate, self._truth))[self._order]
+        true, n_sets = self._true, len(np.unique(self._sets))
+        if isinstance(self._parts, str):
+            return Shortcuts(_table([]), len(true), n_sets, self._level, self._parts)
+        rows = []
+        for added, features, without in self._steps:
+            joined = _cross_fitted(np.hstack([features, own]), true, self._parts, self._drawn)
+            terms = [
+                Term(true, answered, self._sets, self._genes, weight)
+                for answered, weight in ((joined, 1.0), (without, -1.0))
+            ]
+            gain = two_way_interval(terms, balanced_accuracy, level=self._level)
+            rows.append((added, _score(true, without), _score(true, joined), gain))
+        return Shortcuts(_table(rows), len(true), n_sets, self._level, "")
 
 
 def _table(rows: list[tuple[str, float, float, Interval]]) -> pd.DataFrame:

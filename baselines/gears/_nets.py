@@ -94,7 +94,7 @@ class Adjacency(nn.Module):
     edges
         Source and target of each edge, int64, shape (2, n_edges).
     weight
-        Weight of each edge, shape (n_edges,).
+        Weight of each edge, shape (n_edges,); its precision is that of the normalisation.
     n_nodes
         Nodes.
     """
@@ -107,7 +107,7 @@ class Adjacency(nn.Module):
         super().__init__()
         self.edges = edges.numpy()
         self.weight = weight.numpy()
-        looped, normalised = gcn_norm(edges, weight.float(), n_nodes, dtype=torch.float32)
+        looped, normalised = gcn_norm(edges, weight, n_nodes, dtype=weight.dtype)
         order = torch.argsort(looped[1] * n_nodes + looped[0])
         counts = torch.bincount(looped[1], minlength=n_nodes)
         self.register_buffer("crow", torch.cat([counts.new_zeros(1), counts.cumsum(0)]), persistent=False)
@@ -210,7 +210,8 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) 
     n = counts.sum() * x.shape[1]
     # In full precision whatever the autocast: these are differences of large sums.
     with torch.autocast(x.device.type, enabled=False):
-        mean, square = _moments(x.float(), counts / n)
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        mean, square = _moments(wide, counts / n)
         covariance = square - torch.outer(mean, mean)
         shift = linear.weight @ mean
         variance = ((linear.weight @ covariance) * linear.weight).sum(1).clamp(min=0)
@@ -312,9 +313,9 @@ class GearsNet(nn.Module):
 
     def forward(self, batch: Grouping) -> tuple[Tensor, Tensor | None]:
         """Return the change of every gene, shape (n_distinct, n_genes), and its log variance or None."""
-        counts = batch.counts
-        genes, version = self._genes(batch)
-        hidden = self._grid(genes, self._perturbations(batch), version, counts)
+        counts = batch.counts.to(self.gene.weight.dtype)
+        genes, version = self._genes(batch, counts)
+        hidden = self._grid(genes, self._perturbations(batch, counts), version, counts)
         (linear, norm), (last, last_norm) = self.shared.layers()
         inner = torch.relu_(nn.functional.linear(hidden, *_folded(linear, norm, hidden, counts)))
         # The last layer has no ReLU after it, so each gene's decoder is applied to the inner units directly.
@@ -325,16 +326,16 @@ class GearsNet(nn.Module):
         change = own * self.final_weight[:, 0] + across + self.final_bias
         return change, None if self.log_variance is None else self.log_variance.wide(hidden, counts)[..., 0]
 
-    def _genes(self, batch: Grouping) -> tuple[Tensor, Tensor]:
+    def _genes(self, batch: Grouping, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Return gene terms with and without the co-expression graph, as used, and the version of each row."""
         _limit(self.gene.weight)
         _limit(self.position.weight)
-        total = batch.counts.sum()
+        total = counts.sum()
         base = self.gene.weight
         base = torch.relu(_normalised(self.gene_norm, base, total.expand(len(base))))
         seen = batch.co_expressed
         used = [flag for flag in (True, False) if bool((seen == flag).any())]
-        weights = torch.stack([(batch.counts * (seen == flag)).sum() for flag in used])
+        weights = torch.stack([(counts * (seen == flag)).sum() for flag in used])
         versions = []
         for flag in used:
             place = self.position.weight
@@ -348,7 +349,7 @@ class GearsNet(nn.Module):
         version = torch.zeros_like(batch.of_cell[:1]).expand(len(seen)) if len(used) == 1 else (~seen).long()
         return mixed, version
 
-    def _perturbations(self, batch: Grouping) -> Tensor:
+    def _perturbations(self, batch: Grouping, counts: Tensor) -> Tensor:
         """Return the perturbation term of each row, zero for controls, shape (n_distinct, hidden)."""
         _limit(self.target.weight)
         present = batch.targets >= 0
@@ -367,7 +368,7 @@ class GearsNet(nn.Module):
         row = present.nonzero()[:, 0]
         total = term.index_add(0, row, nodes[position] * batch.signs[present].to(nodes.dtype)[:, None])
         perturbed = present.any(1)
-        fused = self.fuse(total[perturbed], batch.counts[perturbed])
+        fused = self.fuse(total[perturbed], counts[perturbed])
         return term.masked_scatter(perturbed[:, None], fused.to(term.dtype))
 
     def _grid(self, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class TrainerSettings:
         Whether an operation without a deterministic form is an error; ``warn`` tolerates it, and the same seed may then
         give other numbers.
     compile
-        Whether ``torch.compile`` is applied to the module's parts.
+        Whether the module's parts are compiled for training, with ``torch.compile``.
     gradient_checkpointing
         Whether activations are computed again in the backward pass rather than kept; for modules that support it.
     sync_batchnorm

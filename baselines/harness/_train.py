@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from pertbase._random import generator
 from pertbase.baselines.harness._baseline import supported_conditions
-from pertbase.baselines.harness._callbacks import Checkpoints, Seeding, Selection
+from pertbase.baselines.harness._callbacks import Checkpoints, Losses, Seeding, Selection, seed_torch
 from pertbase.baselines.harness._loader import PairLoader
 from pertbase.baselines.harness._module import PerturbationModule
 from pertbase.baselines.harness._predict import ask, reproducible
@@ -83,7 +83,7 @@ def train_rank(
 
 
 def _built(baseline: LightningBaseline, training: Training, settings: TrainerSettings) -> PerturbationModule:
-    torch.manual_seed(int(generator(training.seed, "weights").integers(2**63)))
+    seed_torch(int(generator(training.seed, "weights").integers(2**63)), torch.device("cpu"))
     module = baseline.build(training)
     if not isinstance(module, PerturbationModule):
         raise InputError("build() returns a PerturbationModule", key="baseline", value=type(module).__name__)
@@ -127,10 +127,7 @@ def _fit(
     place: Place | None,
 ) -> None:
     loader = PairLoader(baseline.sampler(training, module), prefetch=settings.prefetch)
-    if settings.compile:
-        for part in module.compiled_parts():
-            part.compile()
-    callbacks: list[Callback] = [Seeding(training.seed)]
+    callbacks: list[Callback] = [Seeding(training.seed), Losses()]
     if _asks_val(training, module):
         callbacks.append(_selection(baseline, training, module))
     if baseline.patience is not None and checkpoints.monitor is not None:
@@ -158,7 +155,7 @@ def _fit(
         use_distributed_sampler=False,
     )
     loader.trainer = trainer
-    with _interruptible(trainer):
+    with _interruptible(trainer), _compiled(module.compiled_parts() if settings.compile else ()):
         trainer.fit(module, train_dataloaders=loader, ckpt_path=checkpoints.last if checkpoints.last.exists() else None)
 
 
@@ -238,6 +235,26 @@ def _interruptible(trainer: pl.Trainer) -> Iterator[None]:
     finally:
         if main:
             signal.signal(signal.SIGINT, handler)
+
+
+@contextlib.contextmanager
+def _compiled(parts: Sequence[torch.nn.Module]) -> Iterator[None]:
+    """Compile some modules for as long as training lasts; what is compiled can be neither copied nor pickled."""
+    for part in parts:
+        # ``part.compile()`` leaves torch.nn's own containers as they are: a frame of theirs is never traced by itself.
+        part.forward = torch.compile(_traced(part.forward))
+    try:
+        yield
+    finally:
+        for part in parts:
+            del part.forward
+
+
+def _traced(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        return forward(*arguments, **options)
+
+    return call
 
 
 @contextlib.contextmanager

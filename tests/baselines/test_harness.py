@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,8 +146,12 @@ def logged(folder: Path) -> pd.DataFrame:
     return pd.concat([pd.read_csv(path) for path in files(folder, "metrics.csv")], ignore_index=True)
 
 
+def metric_of(folder: Path, name: str) -> np.ndarray:
+    return logged(folder)[name].dropna().to_numpy()
+
+
 def val_mse(folder: Path) -> np.ndarray:
-    return logged(folder)["val_mse"].dropna().to_numpy()
+    return metric_of(folder, "val_mse")
 
 
 # -- the same seed, stopped or not ----------------------------------------------------------------------------
@@ -172,7 +177,8 @@ def test_a_training_stopped_at_any_step_ends_as_an_undisturbed_one(
     monkeypatch.setenv("SHIFT_SEEN", str(tmp_path))
     resumed = fitted(toy, training, tmp_path, trainer)
     assert np.array_equal(resumed.predict(inputs).values, undisturbed[1].values)
-    assert val_mse(tmp_path)[-1] == val_mse(undisturbed[0])[-1]
+    for metric in ("val_mse", "train_loss"):
+        assert metric_of(tmp_path, metric)[-1] == metric_of(undisturbed[0], metric)[-1]
     first = int((tmp_path / "rank0of1.txt").read_text().split()[1])
     assert step - 7 <= first <= step  # at most one interval is done again
 
@@ -363,6 +369,17 @@ def test_mixed_precision_trains_on_a_processor(toy, training, inputs, undisturbe
     effects = fitted(toy, training, tmp_path, {**CPU, "precision": "bf16-mixed"}).predict(inputs)
     assert not np.array_equal(effects.values, undisturbed[1].values)
     np.testing.assert_allclose(effects.values, undisturbed[1].values, atol=0.05)
+
+
+@pytest.mark.slow
+def test_a_compiled_module_predicts_what_it_would_uncompiled(toy, training, inputs, undisturbed, tmp_path):
+    import torch
+
+    if shutil.which("g++") is None:
+        pytest.skip("there is no compiler")
+    effects = fitted(toy, training, tmp_path, {**CPU, "compile": True}, dropout=0.0).predict(inputs)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    np.testing.assert_allclose(effects.values, fitted(toy, training, dropout=0.0).predict(inputs).values, atol=1e-4)
 
 
 # -- copies, folders, imports ---------------------------------------------------------------------------------

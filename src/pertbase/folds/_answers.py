@@ -257,7 +257,8 @@ def _numbers(table: pd.DataFrame, column: str, file: str | None) -> np.ndarray:
                 remedy="write three numbers that sum to one, or leave all three empty",
             )
         values = made
-    return values.to_numpy(dtype=np.float64)
+    numbers: np.ndarray = values.to_numpy(dtype=np.float64)
+    return numbers
 
 
 def _number(value: Any) -> float:

@@ -98,6 +98,10 @@ class CellTable:
         kind = "sparse" if sparse.issparse(self.X) else "dense"
         return f"CellTable({len(self):,} cells x {len(self.genes):,} genes, {kind})"
 
+    def own(self) -> CellTable:
+        """Return the same with an ``obs`` of its own; the read-only matrix is shared."""
+        return CellTable(self.X, self.obs.copy(), self.genes.copy(deep=True))
+
     def take(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some rows, given by position or by a boolean mask."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows

@@ -143,7 +143,7 @@ class FoldSpec:
 
 
 def _slug(name: str) -> str:
-    """Return a name as a part of a file name: no two names become one (``CD4+ T``, ``CD4- T``, ``CD4/T``)."""
+    """Return a name as a part of a file name: names stay apart (``CD4+ T``, ``CD4- T``, ``CD4/T``)."""
     slug = "".join(letter if letter.isalnum() or letter in "+-_." else "-" for letter in name)
     if slug == name.replace(" ", "-") and slug.strip("-._") and slug == cut(slug, _LONGEST_SLUG):
         return slug

@@ -69,6 +69,18 @@ class Inputs:
     basal: pd.DataFrame | None = None
     controls: CellTable | None = None
 
+    def own(self) -> Inputs:
+        """Return the same with tables of its own: whoever writes into them spoils nobody else's."""
+        return replace(
+            self,
+            questions=self.questions.copy(),
+            conditions=self.conditions.copy(),
+            genes=self.genes.copy(deep=True),
+            perturbations=dict(self.perturbations),
+            basal=None if self.basal is None else self.basal.copy(),
+            controls=None if self.controls is None else self.controls.own(),
+        )
+
     def __repr__(self) -> str:
         cells = "" if self.controls is None else f", {len(self.controls):,} input controls"
         return f"Inputs({self.split}: {len(self.questions):,} questions on {len(self.conditions)} conditions{cells})"
@@ -120,6 +132,22 @@ class Training:
     basal: pd.DataFrame | None = None
     cells: CellTable | None = None
     gene_sets: Mapping[str, tuple[str, ...]] | None = None
+
+    def own(self) -> Training:
+        """Return the same with tables of its own: whoever writes into them spoils nobody else's.
+
+        Read-only arrays, such as the cells', are shared.
+        """
+        return replace(
+            self,
+            questions=self.questions.copy(),
+            conditions=self.conditions.copy(),
+            genes=self.genes.copy(deep=True),
+            perturbations=dict(self.perturbations),
+            effects=None if self.effects is None else self.effects.select(self.conditions),
+            basal=None if self.basal is None else self.basal.copy(),
+            cells=None if self.cells is None else self.cells.own(),
+        )
 
     def part(self, split: str) -> Training:
         """Return the training restricted to ``train`` or ``val``."""

@@ -162,7 +162,9 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+    from yaml import YAMLError
 
+    overrides = [_named(text) for text in overrides]
     for name, target in names.targets.items():
         ConfigStore.instance().store(group="baseline", name=name, node={"_target_": target})
     listed = ",".join(f"'file://{folder.resolve()}'" for folder in names.config_dirs)
@@ -186,9 +188,35 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
     except (HydraException, OmegaConfBaseException) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot be composed: {first}", key="command line", value=list(overrides)) from error
+    except YAMLError as error:
+        raise _not_yaml(error) from error
     if not isinstance(plain, dict):
         raise InputError("the configuration is not a mapping", key=config, value=plain)
+    for group in _NAMED:
+        if not isinstance(plain.get(group), dict):
+            raise InputError(
+                f"{choices.get(group, group)}.yaml does not give a mapping of options",
+                key=group,
+                value=plain.get(group),
+                remedy="write key: value lines, and no `# @package`",
+            )
     return {**{str(key): value for key, value in plain.items()}, "choices": choices}
+
+
+def _named(text: str) -> str:
+    """Return an override whose name stays a text: ``nan``, ``1`` and ``true`` are names too."""
+    key, value = split_override(text)
+    return f"{key}='{value}'" if key in _NAMED and re.fullmatch(r"[\w./+-]+", value) else text
+
+
+def _not_yaml(error: Exception) -> InputError:
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f", line {mark.line + 1}"
+    return InputError(
+        f"is not valid YAML ({getattr(error, 'problem', None) or error}{place})",
+        file=None if mark is None else mark.name,
+        remedy="mend the file",
+    )
 
 
 def _explain(error: Exception, composed: Any) -> InputError:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pertbase._io import write_json
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import Answers, Effects, Fold, FoldMaker, Training
+from pertbase.runs._guard import ForeignError, first_line, guarded
 from pertbase.runs._plan import DataShelf, Plan
 from pertbase.runs._store import FOLDS, Run
 
@@ -51,44 +52,54 @@ class Outcome:
 def execute(plan: Plan, shelf: DataShelf) -> Outcome:
     """Run a plan, or take it up again, and return how it ended. Failures are recorded, not raised."""
     started = time.monotonic()
-    run: Run | None = None
     try:
         maker = shelf.maker(plan.config["data"])
         run = plan.run(maker.data.name)
         # Looked at before the folder is made: a run that is skipped leaves nothing behind.
         fold = maker.build(plan.spec, plan.runs / FOLDS)
         baseline = instantiate(plan.config["baseline"], "baseline")
-        reason = _cannot(baseline, fold)
+        reason = guarded(lambda: _cannot(baseline, fold))
         if reason:
             return Outcome(str(plan), "skipped", reason)
-        trainer = _workspace(baseline, run, plan)
+        trainer = guarded(lambda: _workspace(baseline, run, plan))
         with run.lock():
             if not run.claim(_record(plan, maker, fold, trainer)):
                 return Outcome(str(plan), "already")
-            _carry_out(run, plan, fold, baseline)
+            state, reason = _attempt(run, plan, fold, baseline)
+        return Outcome(str(plan), state, reason, time.monotonic() - started)
     except UnsupportedError as error:
-        if run is not None and (run.folder / "config.yaml").exists():
-            # It only turned out while fitting; the folder says so, and the same command tries again.
-            run.mark("skipped", reason=str(error))
         return Outcome(str(plan), "skipped", str(error))
+    except (PertbaseError, ForeignError) as error:
+        return Outcome(str(plan), "failed", str(error), time.monotonic() - started)
+
+
+def _attempt(run: Run, plan: Plan, fold: Fold, baseline: Any) -> tuple[State, str]:
+    """Carry a run out, and return how it ended and why; its folder, which is this process's now, says so too."""
+    try:
+        guarded(lambda: _carry_out(run, plan, fold, baseline))
+    except UnsupportedError as error:
+        # It only turned out while fitting; the same command tries again.
+        _note(run, "skipped", reason=str(error))
+        return "skipped", str(error)
     except PertbaseError as error:
-        return _failed(plan, run, str(error), str(error), started)
-    except BaselineError as error:
-        return _failed(
-            plan, run, f"{error} (see error.txt)", "".join(traceback.format_exception(error.__cause__)), started
-        )
-    return Outcome(str(plan), "done", seconds=time.monotonic() - started)
+        _note(run, "failed", text=str(error), finished=_now())
+        return "failed", str(error)
+    except ForeignError as error:
+        text = "".join(traceback.format_exception(error.__cause__))
+        noted = _note(run, "failed", text=text, finished=_now())
+        return "failed", f"{error} (see error.txt)" if noted else str(error)
+    return "done", ""
 
 
-class BaselineError(Exception):
-    """Whatever a baseline, perhaps somebody else's, raised."""
-
-
-def _failed(plan: Plan, run: Run | None, reason: str, text: str, started: float) -> Outcome:
-    if run is not None and (run.folder / "config.yaml").exists() and not run.complete:
-        run.fail(text)
-        run.mark("failed", finished=_now())
-    return Outcome(str(plan), "failed", reason, time.monotonic() - started)
+def _note(run: Run, state: str, *, text: str = "", **about: Any) -> bool:
+    """Write how a run ended into its folder, and return whether that worked: the disk may be full."""
+    try:
+        if text:
+            run.fail(text)
+        run.mark(state, **about)
+    except PertbaseError:
+        return False
+    return True
 
 
 def _workspace(baseline: Any, run: Run, plan: Plan) -> Mapping[str, Any]:
@@ -140,7 +151,7 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
         if isinstance(cause, PertbaseError):
             raise cause from error
         raise InputError(
-            f"cannot be made: {_first_line(cause)}",
+            f"cannot be made: {first_line(cause)}",
             key=f"{what}._target_",
             value=config["_target_"],
             remedy="check the name and the parameters; packages are looked for beside --config-dir, in the working "
@@ -173,8 +184,9 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     training = fold.make_training(seed=plan.seed, cells=cells)
     inputs = fold.inputs("test", cells=cells)
     adapters = {name: instantiate(config, f"adapters.{name}") for name, config in plan.config["adapters"].items()}
-    given = _guard(lambda: _predict(baseline, training, inputs))
-    kept = _guard(lambda: held_out(baseline, training))
+    # A baseline that writes into what it is given changes nothing that adapters are fitted on or answer.
+    given = _predict(baseline, training.own(), inputs.own())
+    kept = held_out(baseline, training)
     if isinstance(given, Effects):
         given.write(run.folder / "effects.h5ad")
     scores: dict[str, Any] = {}
@@ -215,24 +227,7 @@ def _predicted_cells(baseline: Any, adapter: Any, inputs: Any) -> Any:
         return None
     if not hasattr(baseline, "predict_cells"):
         raise UnsupportedError(f"{type(baseline).__name__} answers questions, and predicts no cells")
-    return _guard(lambda: baseline.predict_cells(adapter.visible(inputs)))
-
-
-def _guard(call: Any) -> Any:
-    """Call somebody's baseline: its own errors stay errors of ours, and anything else is kept with its traceback.
-
-    The one place where every exception is caught: a table must not end because one row of it is broken.
-    """
-    try:
-        return call()
-    except PertbaseError:
-        raise
-    except Exception as error:
-        raise BaselineError(f"{type(error).__name__}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return baseline.predict_cells(adapter.visible(inputs.own()))
 
 
 def _now() -> str:

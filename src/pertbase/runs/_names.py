@@ -129,4 +129,8 @@ def _texts(folder: Traversable | Path, prefix: str = "") -> Iterator[tuple[str, 
         if item.is_dir() and not item.name.startswith(("_", ".")):
             yield from _texts(item, f"{prefix}{item.name}/")
         elif item.name.endswith(".yaml") and not item.name.startswith("_"):
-            yield prefix + item.name.removesuffix(".yaml"), item.read_text(encoding="utf-8")
+            try:
+                text = item.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"cannot be read ({error})", file=str(item), remedy="write it as UTF-8") from error
+            yield prefix + item.name.removesuffix(".yaml"), text

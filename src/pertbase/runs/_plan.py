@@ -11,6 +11,7 @@ from pertbase._io import canonical_json
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import FoldMaker, FoldSpec
 from pertbase.runs._compose import compose, seed_of
+from pertbase.runs._guard import ForeignError, guarded
 from pertbase.runs._names import Names
 from pertbase.runs._store import Run, run_folder
 
@@ -97,7 +98,11 @@ class DataShelf:
         key = canonical_json(config)
         if key not in self._makers:
             try:
-                self._makers[key] = FoldMaker(load_data(dict(config)))
+                self._makers[key] = FoldMaker(guarded(lambda: load_data(dict(config))))
+            except ForeignError as error:
+                self._makers[key] = PertbaseError(
+                    f"the data set could not be made: {error}", key="data._target_", value=config.get("_target_")
+                )
             except PertbaseError as error:
                 self._makers[key] = error
         found = self._makers[key]

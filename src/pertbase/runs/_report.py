@@ -225,7 +225,7 @@ class Report:
 
         Empty where no shortcut was run.
         """
-        from pertbase.scorers import shortcuts
+        from pertbase.scorers import ShortcutLadder
 
         runs = [run for run in table.runs if adapter in run.adapters]
         # Of several seeds, the first stands for a shortcut; candidates are all shown.
@@ -233,11 +233,12 @@ class Report:
         nested = {name: by_name[name].answers(adapter) for name in SHORTCUTS if name in by_name}
         if not nested:
             return pd.DataFrame()
+        ladder = ShortcutLadder(nested, table.truth, seed=seed)
         blocks = []
         for run in runs:
             if run.config["name"] in nested:
                 continue
-            found = shortcuts(nested, run.answers(adapter), table.truth, seed=seed)
+            found = ladder.add(run.answers(adapter))
             steps = found.table.reset_index()
             # A fold where it cannot be had has no steps; the row that says why stays.
             steps = steps if len(steps) else pd.DataFrame([dict.fromkeys(steps.columns)])

@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from pertbase._io import plain, read_json, read_yaml, write_json, write_text, write_yaml
+from pertbase._io import cut, plain, read_mapping, sha256_text, write_json, write_text, write_yaml
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import Answers, Effects
 
@@ -19,6 +19,8 @@ __all__ = ["FOLDS", "Run", "find_runs", "run_folder"]
 
 FOLDS = "_folds"
 """Where, among runs, the folds they share are kept."""
+_LONGEST = 120
+_CONFIG = ("data_name", "fold_name", "fold_hash", "fold_folder", "baseline_name", "adapters", "seed", "name")
 
 
 def run_folder(runs: str | Path, data: str, fold: str, name: str, seed: int) -> Path:
@@ -28,7 +30,9 @@ def run_folder(runs: str | Path, data: str, fold: str, name: str, seed: int) -> 
 
 def _safe(name: str) -> str:
     kept = "".join(letter if letter.isalnum() or letter in "-_.+@" else "-" for letter in name)
-    return kept.lstrip(".") or "-"
+    kept = kept.lstrip(".") or "-"
+    # File systems take names of 255 bytes.
+    return kept if kept == cut(kept, _LONGEST) else f"{cut(kept, _LONGEST - 7)}-{sha256_text(name)[:6]}"
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,23 @@ class Run:
     @cached_property
     def config(self) -> dict[str, Any]:
         """What was run: data, fold, baseline, adapters, seed, name."""
-        return dict(read_yaml(self.folder / "config.yaml"))
+        config = read_mapping(self.folder / "config.yaml")
+        missing = [key for key in _CONFIG if key not in config]
+        if missing:
+            raise InputError(
+                "lacks keys",
+                file=self.folder / "config.yaml",
+                key=", ".join(missing),
+                remedy="remove the run's folder, and run it again",
+            )
+        return config
 
     @property
     def status(self) -> dict[str, Any]:
         """State (``running``, ``complete``, ``failed``), times, versions, device."""
         path = self.folder / "status.json"
-        return dict(read_json(path)) if path.exists() else {"state": "running"}
+        # Without a state, as after somebody else's edit, it is not complete, and the same command carries it out again.
+        return {"state": "running", **read_mapping(path)} if path.exists() else {"state": "running"}
 
     @property
     def complete(self) -> bool:
@@ -71,7 +85,15 @@ class Run:
     @cached_property
     def scores(self) -> dict[str, Any]:
         """Scores by adapter: values only, no timings."""
-        return dict(read_json(self.folder / "scores.json"))
+        scores = read_mapping(self.folder / "scores.json")
+        if not isinstance(scores.get("adapters"), dict):
+            raise InputError(
+                "holds no scores by adapter",
+                file=self.folder / "scores.json",
+                key="adapters",
+                remedy="remove the run's folder, and run it again",
+            )
+        return scores
 
     @property
     def fold_folder(self) -> Path:
@@ -122,7 +144,7 @@ class Run:
         wanted = plain(config)
         path = self.folder / "config.yaml"
         if path.exists():
-            kept = read_yaml(path)
+            kept = read_mapping(path)
             # What `data` says, a path among it, may change: its content is held by data_hash.
             if {**kept, "data": None} != {**wanted, "data": None}:
                 raise InputError(

@@ -27,6 +27,9 @@ _SYMBOL_COLUMNS = (
 )
 _ENSEMBL = r"^ENS[A-Z]*G\d{6,}(?:\.\d+)?$"
 _MOUSE = r"^[A-Z][a-z][a-z0-9]*"
+_NUMBER = r"^\d+(?:\.\d+)?$"
+# What spreadsheets make of MARCH1, SEPT2 and DEC1.
+_DATE = r"^(?:\d{1,2}-(?:Mar|Sep|Dec|Oct|Apr|Feb|Nov|Jan|May|Jun|Jul|Aug)|\d{4}-\d{2}-\d{2}(?: 00:00:00)?)$"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,12 @@ def find_genes(
     if (names == "").any():
         raise InputError(
             f"{int((names == '').sum())} genes have no name", file=file, key=key, value="", remedy="name them"
+        )
+    dates = names[names.str.match(_DATE)]
+    if len(dates):
+        warnings.append(
+            f"{len(dates)} gene symbols are dates (such as {dates.iloc[0]}), which spreadsheets make of MARCH1; "
+            "public gene sets will not match them"
         )
     mouse = float(names.str.match(_MOUSE).mean())
     if mouse > 0.5:
@@ -117,15 +126,17 @@ def _symbols(var: pd.DataFrame, symbols: str | None, file: str | None) -> tuple[
     if symbols is not None and symbols not in var.columns:
         raise unknown_name("var column of symbols", symbols, map(str, var.columns), file=file)
     is_id = ids.str.match(_ENSEMBL)
-    if symbols is None and is_id.mean() <= 0.5:
+    is_number = ids.str.match(_NUMBER)
+    if symbols is None and is_id.mean() <= 0.5 and is_number.mean() <= 0.5:
         warnings = []
         if is_id.any():
             warnings.append(f"{int(is_id.sum())} of {len(ids)} genes are Ensembl ids and not symbols")
         return ids, [], warnings, "var_names"
     column = symbols or next((name for name in _SYMBOL_COLUMNS if name in var.columns), None)
     if column is None:
+        what = "numbers" if is_number.mean() > 0.5 else "Ensembl ids"
         raise InputError(
-            "are Ensembl ids, and no column of var holds symbols",
+            f"are {what}, and no column of var holds symbols",
             file=file,
             key="var_names",
             value=list(ids[:3]),

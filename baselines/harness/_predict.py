@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -128,6 +129,9 @@ def reproducible(settings: TrainerSettings) -> Iterator[None]:
     """Use deterministic operations inside, and leave torch's generators and switches as they were."""
     was, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     benchmark = torch.backends.cudnn.benchmark
+    if settings.deterministic and settings.kind() == "gpu":
+        # cuBLAS reads it once, when it is first used, and refuses deterministic products without it
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=list(devices)):
         try:

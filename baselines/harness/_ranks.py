@@ -22,6 +22,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 import torch.distributed as dist
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
@@ -103,9 +104,13 @@ def join(rank: int, world: int, port: int, settings: TrainerSettings) -> Place:
 
 
 def _meet(store: Any, rank: int, world: int, settings: TrainerSettings) -> Place:
-    backend = "nccl" if settings.kind() == "gpu" else "gloo"
     group = dist.PrefixStore("group", store)  # type: ignore[attr-defined]
-    dist.init_process_group(backend, store=group, rank=rank, world_size=world)
+    device = None
+    if settings.kind() == "gpu":
+        numbers = settings.devices if isinstance(settings.devices, tuple) else range(world)
+        device = torch.device("cuda", numbers[rank])
+    backend = "gloo" if device is None else "nccl"
+    dist.init_process_group(backend, store=group, rank=rank, world_size=world, device_id=device)
     return Place(rank, world, store.port)
 
 

@@ -39,7 +39,8 @@ class TrainerSettings:
     sync_batchnorm
         Whether batch norms see the batches of all devices (GPU only).
     find_unused_parameters
-        For models with parameters that some batches do not use, on several devices.
+        Whether several devices allow for parameters that a batch does not use, as GEARS and scGPT have; without, they
+        are a little faster, and such a batch is an error.
     checkpoint_every
         Steps after which a checkpoint is written, beside the one at each epoch's end.
     prefetch
@@ -57,7 +58,7 @@ class TrainerSettings:
     compile: bool = False
     gradient_checkpointing: bool = False
     sync_batchnorm: bool = False
-    find_unused_parameters: bool = False
+    find_unused_parameters: bool = True
     checkpoint_every: int | None = None
     prefetch: int = 0
     progress: bool | None = None

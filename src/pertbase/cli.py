@@ -19,7 +19,7 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
 
   pertbase run data=simulated fold=combinatorial baseline=gene_prior seed=0
   pertbase run -m data=papalexi baseline='glob(*)' fold='glob(*)'
-  pertbase run -m experiment=demo            the runs that conf/experiment/demo.yaml lists
+  pertbase run -m experiment=simple data=... every simple baseline on every fold; conf/experiment/ lists more
   pertbase status runs=runs                  what ran
   pertbase report runs=runs                  tables; format=terminal|md|csv|html|svg, output=FILE
   pertbase report runs=runs output=r.html    one page with plots; .svg: balanced accuracy as a picture

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -26,7 +26,8 @@ from pertbase.baselines.harness import TrainerSettings
 from pertbase.cli import main
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import CellTable, FoldMaker, FoldSpec, Inputs, Training, write_screen
-from pertbase.runs import find_runs
+from pertbase.runs import Names, find_runs
+from pertbase.runs._compose import compose
 
 # A file of its own, since ranks and resumed runs are other processes, which import it.
 TOY = '''
@@ -42,6 +43,7 @@ from torch import nn
 from pertbase.baselines.harness import LightningBaseline, PerturbationModule
 
 FAIL_AT = None  # a step at which training breaks
+FAILURE = RuntimeError
 
 
 class ShiftModule(PerturbationModule):
@@ -59,7 +61,7 @@ class ShiftModule(PerturbationModule):
 
     def training_step(self, pairs):
         if FAIL_AT == self.global_step or self.baseline.fail_on_rank == self.global_rank:
-            raise RuntimeError("the toy was told to fail")
+            raise FAILURE("the toy was told to fail")
         if seen := os.environ.get("SHIFT_SEEN"):
             with Path(seen, f"rank{self.global_rank}of{self.trainer.world_size}.txt").open("a") as file:
                 for row in pairs.perturbed:
@@ -102,7 +104,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 @pytest.fixture(autouse=True)
 def whole(toy: ModuleType) -> Iterator[None]:
     yield
-    toy.FAIL_AT = None
+    toy.FAIL_AT, toy.FAILURE = None, RuntimeError
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +201,16 @@ def test_a_stop_between_best_and_last_checkpoint_mixes_nothing(toy, training, in
 def toy_steps(toy, training) -> range:
     baseline = toy.Shift(**TRAINED)
     return range(baseline.sampler(training, baseline.build(training)).steps)
+
+
+def test_an_interruption_is_one_and_is_taken_up(toy, training, inputs, undisturbed, tmp_path):
+    """Lightning would exit the process, and leave it deaf to the next interruption."""
+    toy.FAIL_AT, toy.FAILURE = 60, KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        fitted(toy, training, tmp_path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    toy.FAIL_AT = None
+    assert np.array_equal(fitted(toy, training, tmp_path).predict(inputs).values, undisturbed[1].values)
 
 
 @pytest.mark.slow
@@ -440,6 +452,26 @@ def test_baselines_are_imported_without_torch():
 def test_a_wrong_trainer_setting_is_refused_with_what_would_do(config, problem):
     with pytest.raises(InputError, match=problem):
         TrainerSettings.from_config(config)
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "ddp"])
+def test_every_trainer_that_can_be_named_is_one(name):
+    settings = TrainerSettings.from_config(compose([f"trainer={name}"], Names())["trainer"])
+    assert settings.world == (2 if name == "ddp" else 1)
+    assert settings.accelerator == ("cpu" if name == "cpu" else "gpu")
+    assert set(compose([f"trainer={name}"], Names())["trainer"]) == {item.name for item in fields(TrainerSettings)}
+
+
+def test_trackers_are_added_by_name():
+    config = compose(["+logger=[wandb,mlflow]", "trainer.loggers.wandb.project=mine"], Names())
+    loggers = TrainerSettings.from_config(config["trainer"]).loggers
+    assert loggers["wandb"] == {"_target_": "lightning.pytorch.loggers.WandbLogger", "project": "mine"}
+    assert loggers["mlflow"]["_target_"] == "lightning.pytorch.loggers.MLFlowLogger"
+
+
+def test_a_mistyped_trainer_is_answered_with_the_nearest(capsys):
+    assert main(["run", "baseline=no_change", "trainer=dpp", "dry_run=true"]) == 2
+    assert "did you mean 'ddp'" in capsys.readouterr().err.lower()
 
 
 def test_a_device_that_is_not_there_is_told_before_training(toy, training, tmp_path):

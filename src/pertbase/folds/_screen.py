@@ -27,6 +27,8 @@ __all__ = ["Screen", "read_anndata", "read_screen", "write_screen"]
 FORMAT = 1
 OBS_COLUMNS = ("context", "perturbation", "is_control")
 PREPARE = "`pertbase prepare input=FILE output=FILE` turns other people's files into this contract"
+BROKEN = (OSError, RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError)
+"""What h5py, zarr and anndata raise for files that are truncated, damaged or something else."""
 # Natural log1p of counts scaled to a total T is at most log(1 + T); more means raw or linear values.
 _SLACK = 1e-3
 
@@ -376,6 +378,16 @@ def _check_names(screen: Screen) -> None:
         raise InputError("has no perturbed cells", file=file, key='obs["perturbation"]', value=[CONTROL])
 
 
+def unreadable(path: str | Path, error: Exception) -> InputError:
+    """Return the error for a file that could not be read as AnnData."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(
+        f"cannot be read as AnnData ({reason})",
+        file=path,
+        remedy="the file may be empty, truncated or damaged; fetch or write it again",
+    )
+
+
 def read_anndata(path: str | Path) -> AnnData:
     """Read an ``.h5ad`` file or a ``.zarr`` folder.
 
@@ -398,13 +410,8 @@ def read_anndata(path: str | Path) -> AnnData:
             return anndata.read_zarr(path)
         if path.suffix in (".h5ad", ".h5"):
             return anndata.read_h5ad(path)
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"cannot be read as AnnData ({reason})",
-            file=path,
-            remedy="the file may be empty or truncated; fetch or write it again",
-        ) from error
+    except BROKEN as error:
+        raise unreadable(path, error) from error
     raise InputError(
         "is neither .h5ad nor .zarr",
         file=path,

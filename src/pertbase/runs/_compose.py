@@ -116,7 +116,7 @@ def _product(overrides: Sequence[str], names: Names, *, multirun: bool) -> Itera
         if len(values) > 1 and not multirun:
             raise InputError("several values are given", key=key, value=text, remedy="add -m to run them all")
         choices[key] = values  # the last one typed wins, as in Hydra
-    for group in _NAMED:
+    for group in (*_NAMED, "trainer"):
         for value in choices.get(group, ()):
             names.check(group, value.partition("=")[2])
     yield from ([*job] for job in itertools.product(*choices.values()))
@@ -173,7 +173,7 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
         with initialize_config_module("pertbase.conf", version_base="1.3"):
             try:
                 composed = hydra_compose(config, [*overrides, *extra], return_hydra_config=True)
-            except HydraException as error:
+            except (HydraException, ValueError) as error:
                 # Composed again without single values, to tell which could have been given instead.
                 groups = [text for text in overrides if split_override(text)[0] in _NAMED]
                 raise _explain(error, hydra_compose(config, [*groups, *extra])) from error

@@ -126,6 +126,8 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
         seed_of(config["seed"], "seed")
         if config["name"] is not None and not isinstance(config["name"], (str, int)):
             raise InputError("a name is a text", key="name", value=config["name"])
+        if not config["runs"] or not isinstance(config["runs"], str):
+            raise InputError("is a folder", key="runs", value=config["runs"], remedy="say runs=FOLDER")
         what = f"{choices['data']} {choices['fold']} {choices['baseline']}"
         spec = FoldSpec.from_dict(config["fold"])
         try:

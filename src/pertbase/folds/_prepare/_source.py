@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import sparse
 
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds._screen import read_anndata
+from pertbase.folds._screen import BROKEN, read_anndata, unreadable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -62,8 +62,14 @@ def open_source(path: str | Path, *, layer: str | None = None, uns: str | None =
     """
     path = Path(path)
     with contextlib.ExitStack() as stack:
-        opened = _open_hdf5(path, layer, uns, stack)
-        yield opened if opened is not None else from_anndata(read_anndata(path), layer=layer, uns=uns, file=str(path))
+        try:
+            opened = _open_hdf5(path, layer, uns, stack)
+            if opened is None:
+                opened = from_anndata(read_anndata(path), layer=layer, uns=uns, file=str(path))
+            # The matrix is read by whoever asked, and a block of it may be broken.
+            yield opened
+        except (OSError, RuntimeError) as error:
+            raise unreadable(path, error) from error
 
 
 def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib.ExitStack) -> Source | None:
@@ -86,7 +92,9 @@ def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib
         obs, var = read_elem(store["obs"]), read_elem(store["var"])
         is_screen = "uns" in store and "pertbase" in store["uns"]
         entry = read_elem(store["uns"][uns]) if uns is not None and "uns" in store and uns in store["uns"] else None
-    except (OSError, KeyError):
+    except InputError:
+        raise
+    except BROKEN:
         # Truncated or foreign: the whole-file reader says so in its own words.
         return None
     return Source(obs, var, _by_rows(values, layer, str(path)), _key(layer), str(path), is_screen, entry)
@@ -119,5 +127,5 @@ def holds_screen(path: str | Path) -> bool:
     try:
         with h5py.File(path, "r") as store:
             return "uns" in store and "pertbase" in store["uns"]
-    except OSError:
+    except BROKEN:
         return False

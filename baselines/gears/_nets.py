@@ -9,21 +9,21 @@ original's per-cell forward keeps several dozen times B G C.
 
 Two more identities keep memory low, both exact. The sum of a gene term and a perturbation term runs over a full grid,
 so its mean and variance are sums of theirs. And the mean and variance of a linear layer's output follow from the mean
-and covariance of its input, :math:`\mathrm{var}(Wh) = \mathrm{diag}(W \mathrm{cov}(h) W^T)`, so that normalisation is
-folded into the weights and nothing but the two ReLU outputs is ever stored.
+and covariance of its input, so that normalisation is folded into its weights (``_trunk.py``).
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SimpleConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from pertbase.baselines.gears._norm import Perceptron, normalised, statistics
+from pertbase.baselines.gears._trunk import trunk
 
 __all__ = ["Adjacency", "GearsNet", "Grouping", "group"]
 
@@ -138,114 +138,6 @@ class Adjacency(nn.Module):
         return gathered
 
 
-class _Moments(torch.autograd.Function):
-    """Weighted mean and second moments over the first two axes, with one product in the backward pass, not two."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, weight)
-        total = torch.matmul(x.new_ones(x.shape[1]), x)
-        square = torch.bmm(x.transpose(1, 2), x)
-        return weight @ total, torch.tensordot(weight, square, 1)
-
-    @staticmethod
-    def backward(ctx: Any, d_mean: Tensor, d_square: Tensor) -> tuple[Tensor, None]:
-        x, weight = ctx.saved_tensors
-        factor = weight[:, None, None] * (d_square + d_square.T)
-        return torch.baddbmm((weight[:, None] * d_mean)[:, None, :], x, factor), None
-
-
-def _moments(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean (n_channels,) and second moments (n_channels, n_channels) of x (n_rows, n_genes, n_channels).
-
-    ``weight`` is that of each of a row's genes, shape (n_rows,).
-    """
-    mean, square = _Moments.apply(x, weight)  # type: ignore[no-untyped-call]
-    return mean, square
-
-
-def _track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) -> None:
-    """Update running statistics as batch normalisation over ``n`` rows would."""
-    momentum = 0.1 if norm.momentum is None else norm.momentum
-    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
-        return
-    with torch.no_grad():
-        norm.num_batches_tracked += 1
-        norm.running_mean.lerp_(mean.detach(), momentum)
-        norm.running_var.lerp_(variance.detach() * (n / (n - 1).clamp(min=1)), momentum)
-
-
-def _statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factor and offset of a batch normalisation whose batch has these moments, or of its running ones."""
-    if norm.training:
-        _track(norm, mean, variance, n)
-    elif norm.running_mean is not None and norm.running_var is not None:
-        mean, variance = norm.running_mean, norm.running_var
-    scale = norm.weight * torch.rsqrt(variance + norm.eps)
-    return scale, norm.bias - mean * scale
-
-
-def _normalised(norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> Tensor:
-    """Return batch normalisation of rows that stand for ``counts`` rows each; shape (n_rows, n_channels)."""
-    n = counts.sum()
-    if not norm.training:
-        scale, offset = _statistics(norm, x[0], x[0], n)
-        return x * scale + offset
-    weight = counts / n
-    mean = weight @ x
-    centred = x - mean
-    variance = weight @ (centred * centred)
-    _track(norm, mean, variance, n)
-    return centred * (norm.weight * torch.rsqrt(variance + norm.eps)) + norm.bias
-
-
-def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a linear layer with the batch normalisation after it folded in.
-
-    ``x`` is the layer's input, shape (n_rows, n_genes, n_channels); a row stands for ``counts`` rows.
-    """
-    if not norm.training:
-        scale, offset = _statistics(norm, linear.bias, linear.bias, counts)
-        return linear.weight * scale[:, None], linear.bias * scale + offset
-    n = counts.sum() * x.shape[1]
-    # In full precision whatever the autocast: these are differences of large sums.
-    with torch.autocast(x.device.type, enabled=False):
-        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        mean, square = _moments(wide, counts / n)
-        covariance = square - torch.outer(mean, mean)
-        shift = linear.weight @ mean
-        variance = ((linear.weight @ covariance) * linear.weight).sum(1).clamp(min=0)
-        _track(norm, shift + linear.bias, variance, n)
-        scale = norm.weight * torch.rsqrt(variance + norm.eps)
-        return linear.weight * scale[:, None], norm.bias - shift * scale
-
-
-class Perceptron(nn.Module):
-    """Linear layers, each with batch normalisation, and ReLU between them."""
-
-    def __init__(self, *sizes: int) -> None:
-        super().__init__()
-        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.norm = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1:])
-
-    def layers(self) -> list[tuple[nn.Linear, nn.BatchNorm1d]]:
-        """Return the pairs of linear layer and normalisation."""
-        return list(zip(self.linear, self.norm, strict=True))  # type: ignore[arg-type]
-
-    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
-        """Return the output of rows that stand for ``counts`` rows each, shape (n_rows, n_out)."""
-        for number, (linear, norm) in enumerate(self.layers()):
-            x = _normalised(norm, linear(x if number == 0 else torch.relu(x)), counts)
-        return x
-
-    def wide(self, x: Tensor, counts: Tensor) -> Tensor:
-        """Return the same for (n_rows, n_genes, n_in), without storing what is normalised."""
-        for number, (linear, norm) in enumerate(self.layers()):
-            x = x if number == 0 else torch.relu_(x)
-            x = nn.functional.linear(x, *_folded(linear, norm, x, counts))
-        return x
-
-
 class GearsNet(nn.Module):
     r"""Change of every gene under each of some perturbations.
 
@@ -315,16 +207,14 @@ class GearsNet(nn.Module):
         """Return the change of every gene, shape (n_distinct, n_genes), and its log variance or None."""
         counts = batch.counts.to(self.gene.weight.dtype)
         genes, version = self._genes(batch, counts)
-        hidden = self._grid(genes, self._perturbations(batch, counts), version, counts)
-        (linear, norm), (last, last_norm) = self.shared.layers()
-        inner = torch.relu_(nn.functional.linear(hidden, *_folded(linear, norm, hidden, counts)))
-        # The last layer has no ReLU after it, so each gene's decoder is applied to the inner units directly.
-        weight, bias = _folded(last, last_norm, inner, counts)
-        own = torch.einsum("ugk,gk->ug", inner, self.own_weight @ weight) + self.own_weight @ bias
-        own = own + self.own_bias[:, 0]
+        genes, terms = self._summands(genes, self._perturbations(batch, counts), version, counts)
+        own = trunk(genes, terms, version, counts, self.shared, self.own_weight) + self.own_bias[:, 0]
         across = self.cross(own, counts) @ self.final_weight[:, 1:].T
         change = own * self.final_weight[:, 0] + across + self.final_bias
-        return change, None if self.log_variance is None else self.log_variance.wide(hidden, counts)[..., 0]
+        if self.log_variance is None:
+            return change, None
+        hidden = torch.relu_(genes[version] + terms[:, None, :])
+        return change, self.log_variance.wide(hidden, counts)[..., 0]
 
     def _genes(self, batch: Grouping, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Return gene terms with and without the co-expression graph, as used, and the version of each row."""
@@ -332,7 +222,7 @@ class GearsNet(nn.Module):
         _limit(self.position.weight)
         total = counts.sum()
         base = self.gene.weight
-        base = torch.relu(_normalised(self.gene_norm, base, total.expand(len(base))))
+        base = torch.relu(normalised(self.gene_norm, base, total.expand(len(base))))
         seen = batch.co_expressed
         used = [flag for flag in (True, False) if bool((seen == flag).any())]
         weights = torch.stack([(counts * (seen == flag)).sum() for flag in used])
@@ -371,20 +261,14 @@ class GearsNet(nn.Module):
         fused = self.fuse(total[perturbed], counts[perturbed])
         return term.masked_scatter(perturbed[:, None], fused.to(term.dtype))
 
-    def _grid(self, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> Tensor:
-        """Return relu(BN(gene term + perturbation term)) for the whole grid, shape (n_distinct, n_genes, hidden)."""
-        n = counts.sum() * genes.shape[1]
+    def _summands(self, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the terms of genes and of rows whose sum is the batch normalisation of their sum."""
         if self.sum_norm.training:
             mean, variance = _grid_moments(genes, terms, version, counts)
-            scale, offset = _statistics(self.sum_norm, mean, variance, n)
+            scale, offset = statistics(self.sum_norm, mean, variance, counts.sum() * genes.shape[1])
         else:
-            scale, offset = _statistics(self.sum_norm, terms[0], terms[0], n)
-        rows = (terms * scale + offset)[:, None, :]
-        scaled = genes * scale
-        if len(genes) == 1:
-            return torch.relu_(scaled + rows)
-        # The row of its own is the first; the others share the second version.
-        return torch.relu_(torch.cat([scaled[:1] + rows[:1], scaled[1:] + rows[1:]]))
+            scale, offset = statistics(self.sum_norm, terms[0], terms[0], counts)
+        return genes * scale, terms * scale + offset
 
 
 def _grid_moments(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,8 @@ class LightningBaseline(ExpressionBaseline):
     n_selection_controls
         The same for selection on val, which is done after every epoch.
     monitor
-        What is selected on, smaller being better: ``val_mse``, or what the module logs itself.
+        What is selected on, smaller being better: ``val_mse``, or what the module logs itself by the end of each
+        epoch. One whose name starts with ``val_`` is not asked for where val holds nothing the module speaks to.
     """
 
     refit: ClassVar[bool] = False

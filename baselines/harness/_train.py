@@ -101,7 +101,7 @@ def _checkpoints(
     settings: TrainerSettings,
 ) -> Checkpoints:
     monitor: str | None = baseline.monitor
-    if monitor == "val_mse" and not _asks_val(training, module):
+    if monitor is not None and monitor.startswith("val_") and not _asks_val(training, module):
         _log.warning("%s: nothing in val can be predicted; the weights of the last epoch are kept", training.fold)
         monitor = None
     checkpoints = Checkpoints(folder, monitor=monitor, every=settings.checkpoint_every)

@@ -1,0 +1,198 @@
+r"""The wide part of GEARS: from the grid of genes and perturbations to one number of each, in little memory.
+
+For gene terms :math:`e_g`, perturbation terms :math:`r_p` and the decoder :math:`u_g` of each gene,
+
+.. math::
+
+    h_{pg} = \mathrm{relu}(e_g + r_p), \qquad k_{pg} = \mathrm{relu}(\mathrm{BN}(A h_{pg})), \qquad
+    o_{pg} = u_g \cdot \mathrm{BN}(B k_{pg})
+
+Run as it is written, nine arrays of perturbations x genes x 64 or 128 are stored, and written and read again in the
+backward pass: more than half of the time at 5,000 genes, and most of the memory. Here both normalisations are folded
+into their weights from the moments of h and k (:func:`~pertbase.baselines.gears._norm.fold`), and all is done for a few
+perturbations at a time, so that it stays in the processor's cache. h is made again each time; k alone is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pertbase.baselines.gears._norm import Perceptron, fold, folded_by_running, track
+
+__all__ = ["trunk"]
+
+_CACHED = 1 << 20
+"""Numbers worked on at once on a processor: 4 MB. Elsewhere, 256 times as many."""
+
+
+def trunk(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor, shared: Perceptron, decoder: Tensor) -> Tensor:
+    """Return o, shape (n_rows, n_genes).
+
+    Parameters
+    ----------
+    genes
+        Gene terms, in one or two versions, shape (n_versions, n_genes, hidden).
+    terms
+        Perturbation terms, shape (n_rows, hidden).
+    version
+        Which gene terms a row uses, shape (n_rows,).
+    counts
+        Rows that a row stands for, shape (n_rows,).
+    shared
+        The perceptron A, BN, ReLU, B, BN.
+    decoder
+        u, shape (n_genes, hidden).
+    """
+    (first, first_norm), (last, last_norm) = shared.layers()
+    with torch.autocast(genes.device.type, enabled=False):
+        genes, terms = genes.to(decoder.dtype), terms.to(decoder.dtype)
+        if not shared.training:
+            inner = folded_by_running(first, first_norm)
+            weight, bias = folded_by_running(last, last_norm)
+            own = _evaluated(genes, terms, version, inner, decoder @ weight)
+            return own + decoder @ bias
+        own, *moments = _Trunk.apply(  # type: ignore[no-untyped-call]
+            genes,
+            terms,
+            version,
+            counts,
+            decoder,
+            *(first.weight, first_norm.weight, first_norm.bias, first_norm.eps),
+            *(last.weight, last_norm.weight, last_norm.bias, last_norm.eps),
+        )
+        n = counts.sum() * genes.shape[1]
+        for (linear, norm), (centre, variance) in zip(shared.layers(), (moments[:2], moments[2:]), strict=True):
+            track(norm, centre + linear.bias, variance, n)
+        result: Tensor = own
+        return result
+
+
+def _parts(n_rows: int, n_genes: int, width: int, device: torch.device) -> Iterator[slice]:
+    """Yield slices of rows that are worked on at once."""
+    size = max(1, (_CACHED if device.type == "cpu" else _CACHED << 8) // (n_genes * width))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def _hidden(genes: Tensor, terms: Tensor, version: Tensor, part: slice) -> Tensor:
+    base = genes if len(genes) == 1 else genes[version[part]]
+    return torch.relu_(base + terms[part, None, :])
+
+
+def _inner(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.relu_(nn.functional.linear(hidden, weight, bias))
+
+
+def _evaluated(genes: Tensor, terms: Tensor, version: Tensor, inner: tuple[Tensor, Tensor], decoder: Tensor) -> Tensor:
+    found = [
+        (_inner(_hidden(genes, terms, version, part), *inner) * decoder).sum(-1)
+        for part in _parts(len(terms), genes.shape[1], decoder.shape[1], genes.device)
+    ]
+    return torch.cat(found)
+
+
+def _add_moments(x: Tensor, weight: Tensor, mean: Tensor, square: Tensor) -> None:
+    """Add the weighted sum and second moments of x, shape (n_rows, n_genes, n_channels), in place."""
+    mean += weight @ x.sum(1)
+    square += torch.tensordot(weight, torch.bmm(x.transpose(1, 2), x), 1)
+
+
+def _of_moments(x: Tensor, weight: Tensor, d_mean: Tensor, symmetric: Tensor) -> Tensor:
+    """Return the gradient of x where its moments have gradients; ``symmetric`` is that of the second plus its own T."""
+    flat = x.reshape(-1, x.shape[-1]) @ symmetric
+    return flat.view_as(x).add_(d_mean).mul_(weight[:, None, None])
+
+
+class _Trunk(torch.autograd.Function):
+    """The trunk in training. Small matrices are left to autograd, wide ones are done by hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor, decoder: Tensor, *given: Any
+    ) -> Any:
+        a, a_scale, a_offset, a_eps, b, b_scale, b_offset, b_eps = given
+        n_rows, n_genes, width = len(terms), genes.shape[1], a.shape[0]
+        share = counts / (counts.sum() * n_genes)
+        parts = list(_parts(n_rows, n_genes, width, genes.device))
+
+        mean, square = genes.new_zeros(a.shape[1]), genes.new_zeros(a.shape[1], a.shape[1])
+        for part in parts:
+            _add_moments(_hidden(genes, terms, version, part), share[part], mean, square)
+        first = _leaves(a, a_scale, a_offset, mean, square)
+        with torch.enable_grad():
+            weight, bias, centre_a, variance_a = fold(*first, eps=a_eps)
+
+        inner = genes.new_empty(n_rows, n_genes, width)
+        mean, square = genes.new_zeros(width), genes.new_zeros(width, width)
+        for part in parts:
+            inner[part] = _inner(_hidden(genes, terms, version, part), weight.detach(), bias.detach())
+            _add_moments(inner[part], share[part], mean, square)
+        last = _leaves(b, b_scale, b_offset, mean, square)
+        (leaf,) = _leaves(decoder)
+        with torch.enable_grad():
+            b_weight, b_bias, centre_b, variance_b = fold(*last, eps=b_eps)
+            per_gene, constant = leaf @ b_weight, leaf @ b_bias
+        own = torch.cat([(inner[part] * per_gene.detach()).sum(-1) for part in parts])
+        own += constant.detach()
+
+        ctx.save_for_backward(genes, terms, version, share, inner)
+        ctx.first, ctx.folded = first, (weight, bias)
+        ctx.last, ctx.decoded = (leaf, *last), (per_gene, constant)
+        statistics = tuple(item.detach() for item in (centre_a, variance_a, centre_b, variance_b))
+        ctx.mark_non_differentiable(*statistics)
+        return own, *statistics
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_own: Tensor, *_: Tensor) -> Any:
+        genes, terms, version, share, inner = ctx.saved_tensors
+        per_gene = ctx.decoded[0].detach()
+        weight = ctx.folded[0].detach()
+        parts = list(_parts(len(terms), genes.shape[1], inner.shape[2], genes.device))
+
+        d_per_gene = torch.zeros_like(per_gene)
+        for part in parts:
+            d_per_gene += (inner[part] * d_own[part, :, None]).sum(0)
+        d_last = torch.autograd.grad(ctx.decoded, ctx.last, (d_per_gene, d_own.sum(0)))
+        d_decoder, d_b, d_b_scale, d_b_offset, d_mean, d_square = d_last
+
+        d_genes, d_terms = torch.zeros_like(genes), torch.zeros_like(terms)
+        d_weight, d_bias = torch.zeros_like(weight), weight.new_zeros(len(weight))
+        symmetric = d_square + d_square.T
+        for part in parts:
+            hidden = _hidden(genes, terms, version, part)
+            d_inner = _of_moments(inner[part], share[part], d_mean, symmetric)
+            d_inner.addcmul_(d_own[part, :, None], per_gene).mul_(inner[part] > 0)
+            flat = d_inner.reshape(-1, d_inner.shape[-1])
+            d_weight.addmm_(flat.T, hidden.reshape(-1, hidden.shape[-1]))
+            d_bias += flat.sum(0)
+            _accumulate((flat @ weight).view_as(hidden), hidden, version, part, d_genes, d_terms)
+        d_first = torch.autograd.grad(ctx.folded, ctx.first, (d_weight, d_bias))
+        d_a, d_a_scale, d_a_offset, d_mean, d_square = d_first
+        symmetric = d_square + d_square.T
+        for part in parts:
+            hidden = _hidden(genes, terms, version, part)
+            d_hidden = _of_moments(hidden, share[part], d_mean, symmetric)
+            _accumulate(d_hidden, hidden, version, part, d_genes, d_terms)
+        first = (d_a, d_a_scale, d_a_offset, None)
+        return d_genes, d_terms, None, None, d_decoder, *first, d_b, d_b_scale, d_b_offset, None
+
+
+def _leaves(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(item.detach().requires_grad_() for item in tensors)
+
+
+def _accumulate(
+    gradient: Tensor, hidden: Tensor, version: Tensor, part: slice, d_genes: Tensor, d_terms: Tensor
+) -> None:
+    """Add what h's gradient is to gene terms and perturbation terms, in place."""
+    gradient = gradient.mul_(hidden > 0)
+    d_terms[part] += gradient.sum(1)
+    if len(d_genes) == 1:
+        d_genes[0] += gradient.sum(0)
+    else:
+        d_genes.index_add_(0, version[part], gradient)

@@ -28,7 +28,7 @@ format: $(STAMP)
 # The stamp is touched last, so that an interrupted installation is done again.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,drugs,hub]'
 	touch $(STAMP)
 
 clean:

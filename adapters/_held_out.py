@@ -158,8 +158,15 @@ def _none(reason: str) -> HeldOut:
 def _ask(model: Any, training: Training) -> Effects | Answers:
     """Return what a fitted model says of val."""
     inputs = training.inputs("val")
-    said: Effects | Answers = model.answer(inputs) if model.answers_directly(training) else model.predict(inputs)
-    return said
+    if model.answers_directly(training):
+        answers: Answers = model.answer(inputs)
+        return answers
+    effects: Effects = model.predict(inputs)
+    # What nobody asked about is left out: groups are pooled, and a model may say the same of it in each.
+    asked = set(zip(inputs.conditions["context"], inputs.conditions["perturbation"], strict=True))
+    said = zip(effects.conditions["context"], effects.conditions["perturbation"], strict=True)
+    keep = np.fromiter((key in asked for key in said), dtype=bool, count=len(effects.conditions))
+    return effects if keep.all() else effects.select(effects.conditions.loc[keep])
 
 
 def _val_predictions(model: Model, training: Training) -> Effects | Answers:

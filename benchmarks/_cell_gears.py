@@ -65,7 +65,7 @@ def random_graph(rng: np.random.Generator, n_nodes: int, k: int = 20) -> tuple[n
 def made_up(*, genes: int, targets: int, n_cells: int, batch: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Return cells, their perturbations and two graphs, as arrays."""
     rng = np.random.default_rng(seed)
-    level = rng.normal(-0.5, 1.3, genes)
+    level = rng.normal(-1.5, 1.3, genes)
     level[rng.choice(genes, genes // 20, replace=False)] = -np.inf  # never expressed
 
     def draw(n: int) -> np.ndarray:
@@ -133,19 +133,22 @@ def config(graphs: Any, n_genes: int, n_targets: int, *, uncertainty: bool = Fal
     }
 
 
-def cells(data: Any) -> list[Any]:
+def cells(controls: Any, perturbed: Any, targets: Any, names: Any) -> list[Any]:
     """Return one graph object a cell, as cell-gears' loaders hold them."""
     import torch
     from torch_geometric.data import Data
 
     found = []
-    for control, perturbed, targets, name in zip(
-        data["control"], data["perturbed"], data["targets"], data["names"], strict=True
-    ):
-        index = [int(item) for item in targets if item >= 0] or [-1]
-        x, y = torch.tensor(control[:, None]), torch.tensor(perturbed[None])
+    for control, cell, acted, name in zip(controls, perturbed, targets, names, strict=True):
+        index = [int(item) for item in acted if item >= 0] or [-1]
+        x, y = torch.tensor(control[:, None]), torch.tensor(cell[None])
         found.append(Data(x=x, y=y, pert_idx=index, pert=str(name), de_idx=[-1]))
     return found
+
+
+def prepared(data: Any) -> list[Any]:
+    """Return the same from one file of arrays."""
+    return cells(data["control"], data["perturbed"], data["targets"], data["names"])
 
 
 def kept_genes(data: Any) -> dict[str, Any]:
@@ -207,7 +210,7 @@ def parity(folder: Path, *, steps: int) -> dict[str, Any]:
     saved = GEARS.__new__(GEARS)
     saved.config, saved.best_model = settings, model
     saved.save_model(str(folder / "start"))
-    batches = list(DataLoader(cells(data), batch_size=int(data["batch_size"]), shuffle=False))
+    batches = list(DataLoader(prepared(data), batch_size=int(data["batch_size"]), shuffle=False))
     trainer = Trainer(data, model, settings)
     model.train()
     train = [trainer.loss(batch) for batch in batches[:1]]
@@ -226,7 +229,7 @@ def parity(folder: Path, *, steps: int) -> dict[str, Any]:
     )
     for name in ("curve", "reordered", "double"):
         torch.set_default_dtype(torch.float64 if name == "double" else torch.float32)
-        held = cells(data)
+        held = prepared(data)
         if name == "reordered":
             held = [held[row] for row in order]
         given = config(data, n_genes, n_targets)
@@ -258,7 +261,7 @@ def uncertain(folder: Path) -> dict[str, Any]:
     saved = GEARS.__new__(GEARS)
     saved.config, saved.best_model = settings, model
     saved.save_model(str(folder / "uncertain"))
-    batch = next(iter(DataLoader(cells(data), batch_size=int(data["batch_size"]), shuffle=False)))
+    batch = next(iter(DataLoader(prepared(data), batch_size=int(data["batch_size"]), shuffle=False)))
     model.train()
     predicted, variance = model(batch)
     np.savez(folder / "uncertain.npz", predictions=predicted.detach().numpy(), variances=variance.detach().numpy())
@@ -269,16 +272,23 @@ def speed(folder: Path, *, warm: int, steps: int) -> dict[str, Any]:
     """Time training steps, loading included; return cells per CPU-second and memory."""
     import torch
     from gears.model import GEARS_Model
+    from scipy import sparse
     from torch_geometric.loader import DataLoader
 
     torch.set_num_threads(1)
     before = peak()
-    data = np.load(folder / "data.npz")
-    settings = config(data, data["control"].shape[1], int(data["n_targets"]))
+    data = np.load(folder / "about.npz")
+    matrix = sparse.load_npz(folder / "cells.npz")
+    settings = config(data, matrix.shape[1], int(data["n_targets"]))
     model = GEARS_Model(settings)
     trainer = Trainer(data, model, settings)
     batch_size = int(data["batch_size"])
-    loader = DataLoader(cells(data), batch_size=batch_size, shuffle=True, drop_last=True)
+    n = matrix.shape[0] // 2
+    about = (data["targets"], data["names"])
+    held = cells(
+        (matrix[row + n].toarray()[0] for row in range(n)), (matrix[row].toarray()[0] for row in range(n)), *about
+    )
+    loader = DataLoader(held, batch_size=batch_size, shuffle=True, drop_last=True)
     model.train()
     done, started = 0, time.process_time()
     while done < warm + steps:

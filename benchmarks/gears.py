@@ -25,6 +25,15 @@ from _cell_gears import DEFAULT_ENVIRONMENT, ask, environment, made_up, peak
 N_CELLS = 3000
 
 
+def write_cells(folder: Path, data: dict[str, np.ndarray]) -> None:
+    """Write cells as screens hold them, perturbed ones before their controls, and what is known of them."""
+    from scipy import sparse
+
+    matrix = sparse.csr_matrix(np.concatenate([data.pop("perturbed"), data.pop("control")]))
+    sparse.save_npz(folder / "cells.npz", matrix, compressed=False)
+    np.savez(folder / "about.npz", **data)
+
+
 def ours(folder: Path, *, preset: str, warm: int, steps: int) -> dict[str, Any]:
     """Time our training steps, drawing included."""
     import pandas as pd
@@ -38,8 +47,9 @@ def ours(folder: Path, *, preset: str, warm: int, steps: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     before = peak()
-    data = np.load(folder / "data.npz")
-    genes = pd.Index([f"g{number}" for number in range(data["control"].shape[1])])
+    data = np.load(folder / "about.npz")
+    matrix = sparse.load_npz(folder / "cells.npz")
+    genes = pd.Index([f"g{number}" for number in range(matrix.shape[1])])
     vocabulary = pd.Index([f"t{number}" for number in range(int(data["n_targets"]))])
     names, targets = data["names"].astype(str), data["targets"]
     perturbations = {
@@ -57,7 +67,7 @@ def ours(folder: Path, *, preset: str, warm: int, steps: int) -> dict[str, Any]:
         },
         index=[str(row) for row in range(2 * n)],
     )
-    cells = CellTable(sparse.csr_matrix(np.concatenate([data["perturbed"], data["control"]])), obs, genes)
+    cells = CellTable(matrix, obs, genes)
     net = GearsNet(
         Adjacency(torch.from_numpy(data["gene_edges"]), torch.from_numpy(data["gene_weight"]), len(genes)),
         Adjacency(torch.from_numpy(data["target_edges"]), torch.from_numpy(data["target_weight"]), len(vocabulary)),
@@ -69,16 +79,8 @@ def ours(folder: Path, *, preset: str, warm: int, steps: int) -> dict[str, Any]:
         preset=preset,
         optimisation=Optimisation(),  # type: ignore[arg-type]
     )
-    # as many control cells among the perturbed as cell-gears gets
-    drawn = cells.take(np.r_[np.arange(n), np.arange(n, 2 * n)])
     sampler = PairSampler(
-        drawn,
-        perturbations,
-        batch_size=int(data["batch_size"]),
-        seed=0,
-        vocabulary=vocabulary,
-        include_control=False,
-        pairing="redrawn",
+        cells, perturbations, batch_size=int(data["batch_size"]), seed=0, vocabulary=vocabulary, include_control=False
     )
     module.prepare(sampler)
     optimiser = module.configure_optimizers()["optimizer"]
@@ -139,7 +141,7 @@ def training_rows(python: Path, options: argparse.Namespace) -> list[list[str]]:
         for batch in options.batch:
             with tempfile.TemporaryDirectory() as temporary:
                 folder = Path(temporary)
-                np.savez(folder / "data.npz", **made_up(genes=genes, targets=2000, n_cells=N_CELLS, batch=batch))
+                write_cells(folder, made_up(genes=genes, targets=2000, n_cells=N_CELLS, batch=batch))
                 theirs = ask(python, "speed", folder, warm=2, steps=options.steps)
                 found = {
                     preset: in_process("ours", folder, preset=preset, warm=2, steps=3 * options.steps)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pertbase.folds import FoldMaker, Screen, data
+from pertbase.folds import Fold, FoldMaker, FoldSpec, Screen, data
 from pertbase.simulate import Simulation, simulate_screen
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -32,9 +32,23 @@ def simulated(simulation: Simulation) -> Screen:
     return simulation.screen
 
 
+class _OnceMaker(FoldMaker):
+    """Makes each fold once: folds are never changed, and every room's tests want the same ones."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(screen)
+        self._made: dict[str, Fold] = {}
+
+    def make(self, spec: FoldSpec) -> Fold:
+        key = self.hash(spec)
+        if key not in self._made:
+            self._made[key] = super().make(spec)
+        return self._made[key]
+
+
 @pytest.fixture(scope="session")
 def maker(simulated: Screen) -> FoldMaker:
-    return FoldMaker(simulated)
+    return _OnceMaker(simulated)
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,10 @@ class GearsModule(PerturbationModule):
     def configure_optimizers(self) -> Any:
         """Return Adam with a learning rate that falls after each epoch."""
         about = self.optimisation
-        optimiser = torch.optim.Adam(self.parameters(), lr=about.learning_rate, weight_decay=about.weight_decay)
+        # Fused: of a step at 300 genes, a quarter was Adam going over the embeddings of 15,000 targets a dozen times.
+        optimiser = torch.optim.Adam(
+            self.parameters(), lr=about.learning_rate, weight_decay=about.weight_decay, fused=True
+        )
         schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=1, gamma=about.decay)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "epoch"}}
 

@@ -73,7 +73,7 @@ def normalised(norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> Tensor:
 
 
 def fold(
-    weight: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, square: Tensor, eps: float
+    weight: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, square: Tensor, *, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""Return a linear layer with the batch normalisation after it folded in, from the moments of its input.
 
@@ -114,7 +114,7 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) 
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         mean, square = _moments(wide, counts / n)
-        weight, bias, centre, variance = fold(linear.weight, norm.weight, norm.bias, mean, square, norm.eps)
+        weight, bias, centre, variance = fold(linear.weight, norm.weight, norm.bias, mean, square, eps=norm.eps)
         track(norm, centre + linear.bias, variance, n)
         return weight, bias
 

@@ -25,6 +25,7 @@ __all__ = [
     "plain",
     "read_json",
     "read_mapping",
+    "read_parquet",
     "read_yaml",
     "sha256_file",
     "sha256_text",
@@ -277,6 +278,26 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError("does not hold a mapping", file=path, value=found)
     return found
+
+
+def read_parquet(path: str | Path, *, remedy: str | None = None) -> Any:
+    """Read a table from Parquet.
+
+    Raises
+    ------
+    InputError
+        Where the file is absent, truncated, damaged or of another format.
+    """
+    import pandas as pd
+    from pyarrow import ArrowException
+
+    if not Path(path).is_file():
+        raise InputError("there is no such file", file=path, remedy=remedy)
+    try:
+        return pd.read_parquet(path)
+    except (ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cannot be read ({first})", file=path, remedy=remedy) from error
 
 
 def sha256_text(text: str) -> str:

@@ -9,7 +9,7 @@ from pertbase.folds._drug_features import drug_features, read_smiles
 from pertbase.folds._effect_files import EffectTableOptions, read_effect_table, read_predictions
 from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
-from pertbase.folds._fold import Fold, open_fold, read_questions, read_truth, write_questions
+from pertbase.folds._fold import Fold, open_fold, read_manifest, read_questions, read_truth, write_questions
 from pertbase.folds._labels import RULES, LabelRule, label_rule
 from pertbase.folds._make import FoldMaker, make_fold
 from pertbase.folds._outcome_table import OutcomeTable, read_perturbqa
@@ -74,6 +74,7 @@ __all__ = [
     "read_effect_table",
     "read_perturbqa",
     "read_predictions",
+    "read_manifest",
     "read_questions",
     "read_records",
     "read_screen",

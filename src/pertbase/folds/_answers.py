@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pertbase._io import write_aside, write_jsonl
+from pertbase._io import read_parquet, write_aside, write_jsonl
 from pertbase.errors import InputError, nearest
 
 __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
@@ -293,7 +293,7 @@ def read_answers(path: str | Path) -> Answers:
         raise InputError("there is no such file", file=path)
     try:
         if path.suffix == ".parquet":
-            table = pd.read_parquet(path)
+            table = read_parquet(path)
         elif path.suffix == ".jsonl":
             table = _read_jsonl(path)
         elif path.suffix == ".csv":

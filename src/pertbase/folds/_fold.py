@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pertbase._io import read_json, read_yaml, write_aside, write_folder_aside, write_json, write_jsonl, write_yaml
+from pertbase._io import (
+    read_json,
+    read_parquet,
+    read_yaml,
+    write_aside,
+    write_folder_aside,
+    write_json,
+    write_jsonl,
+    write_yaml,
+)
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds._answers import OUTCOMES
 from pertbase.folds._cells import CellTable, hash_frame
@@ -21,7 +30,7 @@ from pertbase.folds._screen import Screen
 from pertbase.folds._spec import FoldSpec
 from pertbase.folds._views import AMBIGUOUS, HIDDEN_OF_CONDITIONS, Inputs, Training, Truth, hide
 
-__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_questions", "read_truth", "write_questions"]
+__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_manifest", "read_questions", "read_truth", "write_questions"]
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -29,6 +38,7 @@ _AGAIN = "remove the folder, and make it again with `pertbase folds make`"
 _MANIFEST = (
     "name", "data", "simulated", "hash", "data_hash", "total", "spec", "notes", "content", "certificate",
 )  # fmt: skip
+_CERTIFICATE = ("questions", "ceiling", "priors", "smallest_difference", "ranks_baselines", "verdict")
 _CONDITIONS = (
     "context", "perturbation", "modality", "mechanism", "targets", "target_set", "n_parts", "n_cells", "n_up", "n_down",
     "split", "regime",
@@ -343,7 +353,9 @@ def read_questions(path: str | Path) -> pd.DataFrame:
                 path, orient="records", lines=True, dtype=text, convert_dates=False, precise_float=True
             )
         else:
-            table = pd.read_parquet(path)
+            table = read_parquet(path)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
     missing = [name for name in ("id", "context", "perturbation", "gene", "outcome") if name not in table.columns]
@@ -365,14 +377,22 @@ def read_truth(folder: str | Path, *, split: str | tuple[str, ...] = "test") -> 
         Where the folder is no fold.
     """
     folder = Path(folder)
-    about = _manifest(folder)
+    about = read_manifest(folder)
     questions = _questions(folder)
     splits = (split,) if isinstance(split, str) else split
     questions = questions.loc[questions["split"].isin(splits)].reset_index(drop=True)
     return Truth(questions=questions, name=about["name"], hash=about["hash"], simulated=bool(about["simulated"]))
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Read a fold's ``fold.yaml``.
+
+    Raises
+    ------
+    InputError
+        Where the folder is no fold, or the file was cut off.
+    """
+    folder = Path(folder)
     about = read_yaml(folder / "fold.yaml")
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise InputError(
@@ -382,7 +402,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
             value=about.get("format") if isinstance(about, dict) else about,
             remedy=_AGAIN,
         )
+    certificate = about.get("certificate")
     missing = [key for key in _MANIFEST if key not in about]
+    if certificate:
+        # The last of the file, so that what is missing was cut off.
+        missing += [f"certificate.{key}" for key in _CERTIFICATE if key not in certificate]
     if missing:
         raise InputError("lacks keys", file=folder / "fold.yaml", key=", ".join(missing), remedy=_AGAIN)
     return about
@@ -396,12 +420,7 @@ def _questions(folder: Path) -> pd.DataFrame:
 
 def _table(folder: Path, name: str, columns: tuple[str, ...] = ()) -> pd.DataFrame:
     path = folder / f"{name}.parquet"
-    if not path.is_file():
-        raise InputError("there is no such file", file=path, remedy=_AGAIN)
-    try:
-        table = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path, remedy=_AGAIN) from error
+    table: pd.DataFrame = read_parquet(path, remedy=_AGAIN)
     _require(table, columns, path)
     return table
 
@@ -430,7 +449,7 @@ def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
         Where the folder is no fold, or the screen is not the one it was made from.
     """
     folder = Path(folder)
-    about = _manifest(folder)
+    about = read_manifest(folder)
     if screen is not None and screen.hash != about["data_hash"]:
         raise InputError(
             "the screen is not the one the fold was made from",

@@ -186,6 +186,8 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     adapters = {name: instantiate(config, f"adapters.{name}") for name, config in plan.config["adapters"].items()}
     # A baseline that writes into what it is given changes nothing that adapters are fitted on or answer.
     given = _predict(baseline, training.own(), inputs.own())
+    if isinstance(given, Answers):
+        given.to(inputs.questions)  # answers to something else are refused before adapters are fitted
     kept = held_out(baseline, training)
     if isinstance(given, Effects):
         given.write(run.folder / "effects.h5ad")

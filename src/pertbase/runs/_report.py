@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 
 from pertbase._intervals import Interval
-from pertbase._io import read_yaml
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds import Truth, read_truth
+from pertbase.folds import Truth, read_manifest, read_truth
 from pertbase.runs._store import Run, find_runs
 
 __all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect", "marked"]
@@ -349,7 +348,7 @@ def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
             value=told,
             remedy="run them again on one fold, or move one group to another folder",
         )
-    manifest = read_yaml(runs[0].fold_folder / "fold.yaml")
+    manifest = read_manifest(runs[0].fold_folder)
     runs = sorted(runs, key=lambda run: (str(run.config["name"]), int(run.config["seed"])))
     return FoldTable(
         key[0],

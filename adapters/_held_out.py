@@ -161,9 +161,9 @@ def _ask(model: Any, training: Training) -> Effects | Answers:
     if model.answers_directly(training):
         answers: Answers = model.answer(inputs)
         return answers
+    asked = set(zip(inputs.conditions["context"], inputs.conditions["perturbation"], strict=True))
     effects: Effects = model.predict(inputs)
     # What nobody asked about is left out: groups are pooled, and a model may say the same of it in each.
-    asked = set(zip(inputs.conditions["context"], inputs.conditions["perturbation"], strict=True))
     said = zip(effects.conditions["context"], effects.conditions["perturbation"], strict=True)
     keep = np.fromiter((key in asked for key in said), dtype=bool, count=len(effects.conditions))
     return effects if keep.all() else effects.select(effects.conditions.loc[keep])

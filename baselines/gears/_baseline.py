@@ -67,6 +67,8 @@ class GEARS(LightningBaseline):
         Absolute correlation, and Jaccard index, above which there is an edge.
     direction_weight
         Weight of the direction loss.
+    gamma
+        The error of a gene is raised to the power 2 + gamma.
     uncertainty
         Whether to predict a log variance too; see :meth:`log_variances`.
     uncertainty_weight
@@ -93,6 +95,7 @@ class GEARS(LightningBaseline):
         coexpression_threshold: float = 0.4,
         similarity_threshold: float = 0.1,
         direction_weight: float = 0.1,
+        gamma: float = 2.0,
         uncertainty: bool = False,
         uncertainty_weight: float = 1.0,
         learning_rate: float = 1e-3,
@@ -109,8 +112,17 @@ class GEARS(LightningBaseline):
     ) -> None:
         if preset not in ("corrected", "upstream"):
             raise unknown_name("preset", preset, ("corrected", "upstream"))
-        if hidden_size < 1 or gene_layers < 0 or target_layers < 0:
-            raise InputError("sizes are not negative", key="hidden_size", value=hidden_size)
+        for key, value, least in (
+            ("hidden_size", hidden_size, 1),
+            ("gene_layers", gene_layers, 0),
+            ("target_layers", target_layers, 0),
+            ("gene_neighbours", gene_neighbours, 0),
+            ("target_neighbours", target_neighbours, 0),
+            ("gamma", gamma, 0),
+            ("direction_weight", direction_weight, 0),
+        ):
+            if value < least:
+                raise InputError(f"is at least {least}", key=key, value=value)
         super().__init__(
             max_epochs=max_epochs,
             batch_size=batch_size,
@@ -129,6 +141,7 @@ class GEARS(LightningBaseline):
         self.coexpression_threshold = coexpression_threshold
         self.similarity_threshold = similarity_threshold
         self.direction_weight = direction_weight
+        self.gamma = gamma
         self.uncertainty = uncertainty
         self.uncertainty_weight = uncertainty_weight
         self.learning_rate = learning_rate
@@ -164,6 +177,7 @@ class GEARS(LightningBaseline):
                 weight_decay=self.weight_decay,
                 decay=self.decay,
                 direction_weight=self.direction_weight,
+                gamma=self.gamma,
                 uncertainty_weight=self.uncertainty_weight,
             ),
         )

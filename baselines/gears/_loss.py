@@ -62,6 +62,7 @@ def gears_loss(
     *,
     preset: Preset,
     direction_weight: float,
+    gamma: float = 2.0,
     log_variance: Tensor | None = None,
     uncertainty_weight: float = 1.0,
 ) -> Tensor:
@@ -75,14 +76,18 @@ def gears_loss(
         What was observed.
     preset
         Whose direction and uncertainty terms.
-    direction_weight, uncertainty_weight
-        lambda and r.
+    direction_weight, gamma, uncertainty_weight
+        lambda, gamma and r.
     """
     kept = terms.kept[terms.condition].to(predicted.dtype)
     present, of_cell, n_cells = torch.unique(terms.condition, return_inverse=True, return_counts=True)
     # A condition without any gene left would divide by zero; it has no term, as its sum is empty.
     share = 1.0 / (len(present) * n_cells[of_cell] * kept.sum(1).clamp(min=1))
-    error = (predicted - terms.observed).square().square()
+    error = (predicted - terms.observed).square()
+    if gamma == 2:
+        error = error.square()  # a power of 4, without the logarithm that a general one takes
+    elif gamma != 0:
+        error = error.pow(1 + gamma / 2)
     value = error
     if log_variance is not None:
         value = value + uncertainty_weight * torch.exp(-log_variance) * error

@@ -42,6 +42,8 @@ class Optimisation:
         Factor of the learning rate after each epoch.
     direction_weight
         lambda of the direction loss.
+    gamma
+        The error is raised to the power 2 + gamma.
     uncertainty_weight
         r of the uncertainty loss.
     """
@@ -50,6 +52,7 @@ class Optimisation:
     weight_decay: float = 5e-4
     decay: float = 0.5
     direction_weight: float = 0.1
+    gamma: float = 2.0
     uncertainty_weight: float = 1.0
 
 
@@ -137,6 +140,7 @@ class GearsModule(PerturbationModule):
             terms,
             preset=self.preset,
             direction_weight=self.optimisation.direction_weight,
+            gamma=self.optimisation.gamma,
             log_variance=None if log_variance is None else log_variance[grouping.of_cell],
             uncertainty_weight=self.optimisation.uncertainty_weight,
         )

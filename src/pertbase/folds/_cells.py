@@ -105,7 +105,7 @@ class CellTable:
     def take(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some rows, given by position or by a boolean mask."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes)
+        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True))
 
     def basal(self) -> pd.DataFrame:
         """Return the mean expression of the control cells of each context, contexts x genes."""

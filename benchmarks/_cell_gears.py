@@ -242,7 +242,11 @@ def parity(folder: Path, *, steps: int) -> dict[str, Any]:
         trainer = Trainer(data, again, given)
         if name == "double":
             trainer.mean = trainer.mean.double()
-        found[name] = [trainer.step(batch) for batch in DataLoader(held, batch_size=size, shuffle=False)]
+        loader = list(DataLoader(held, batch_size=size, shuffle=False))
+        found[name] = [trainer.step(batch) for batch in loader]
+    again.eval()
+    with torch.no_grad():
+        found["trained"] = again(loader[0]).numpy()
     np.savez(folder / "theirs.npz", **found)
     return {"version": VERSION, "parameters": sum(item.numel() for item in model.parameters())}
 

@@ -122,6 +122,10 @@ def differences(folder: Path, data: dict[str, np.ndarray], steps: int) -> dict[s
     _, module = module_of(folder / "start", data)
     double = gap_of(curve(in_double(module), batches), theirs["double"])
     found[f"loss curve over {steps} steps, float64"] = (double, CURVE)
+    module.eval()
+    with torch.no_grad():
+        gap = np.abs(module(batches[0]).numpy() - theirs["trained"])
+    found[f"eval after {steps} steps, float64: predictions"] = (float(gap.max()), CLOSE)
     model, module = module_of(folder / "start", data)
     single = gap_of(curve(module, batches), theirs["curve"])
     # In float32 no two orders of summation agree: the direction term jumps, and Adam makes steps of rounding errors

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,7 @@ def _cached(build: Callable[[], Graph], nodes: pd.Index, key: Mapping[str, objec
             return Graph(nodes, kept["source"], kept["target"], kept["weight"])
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         _log.warning("the graph kept in %s cannot be read (%s) and is made again", path, error)
     graph = build()
     try:

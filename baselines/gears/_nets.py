@@ -290,7 +290,9 @@ def _grid_moments(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor)
 
 
 def _limit(weight: Tensor) -> None:
-    """Scale embeddings longer than 1 down to 1, in place, as a lookup with ``max_norm`` does."""
-    with torch.no_grad():
-        length = weight.norm(dim=1, keepdim=True)
-        weight.mul_(torch.where(length > 1, 1 / (length + 1e-7), torch.ones_like(length)))
+    """Scale embeddings longer than 1 down to 1, in place, as a lookup with ``max_norm`` does.
+
+    Behind autograd's back: nothing changes between two evaluations of the same weights.
+    """
+    length = weight.detach().norm(dim=1, keepdim=True)
+    weight.data.mul_(torch.where(length > 1, 1 / (length + 1e-7), torch.ones_like(length)))

@@ -116,7 +116,8 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) 
         mean, square = _moments(wide, counts / n)
         weight, bias, centre, variance = fold(linear.weight, norm.weight, norm.bias, mean, square, eps=norm.eps)
         track(norm, centre + linear.bias, variance, n)
-        return weight, bias
+        # The layer's bias cancels. It still gets a gradient, of zero, so that weight decay acts on it as on the others.
+        return weight, bias + 0 * linear.bias
 
 
 def folded_by_running(linear: nn.Linear, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:

@@ -60,8 +60,8 @@ def trunk(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor, shared:
             version,
             counts,
             decoder,
-            *(first.weight, first_norm.weight, first_norm.bias, first_norm.eps),
-            *(last.weight, last_norm.weight, last_norm.bias, last_norm.eps),
+            *(first.weight, first.bias, first_norm.weight, first_norm.bias, first_norm.eps),
+            *(last.weight, last.bias, last_norm.weight, last_norm.bias, last_norm.eps),
         )
         n = counts.sum() * genes.shape[1]
         for (linear, norm), (centre, variance) in zip(shared.layers(), (moments[:2], moments[2:]), strict=True):
@@ -144,7 +144,7 @@ class _Trunk(torch.autograd.Function):
     def forward(
         ctx: Any, genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor, decoder: Tensor, *given: Any
     ) -> Any:
-        a, a_scale, a_offset, a_eps, b, b_scale, b_offset, b_eps = given
+        a, _, a_scale, a_offset, a_eps, b, _, b_scale, b_offset, b_eps = given
         n_rows, n_genes, width = len(terms), genes.shape[1], a.shape[0]
         share = counts / (counts.sum() * n_genes)
         parts = _parts(n_rows, n_genes, width, genes.device)
@@ -190,7 +190,7 @@ class _Trunk(torch.autograd.Function):
         d_per_gene = torch.zeros_like(per_gene)
         for row, gradient in zip(inner, d_own, strict=True):
             d_per_gene.addcmul_(row, gradient[:, None])
-        d_last = torch.autograd.grad(ctx.decoded, ctx.last, (d_per_gene, d_own.sum(0)))
+        d_last = torch.autograd.grad(ctx.decoded, ctx.last, (d_per_gene, d_own.sum(0)), retain_graph=True)
         d_decoder, d_b, d_b_scale, d_b_offset, d_mean, d_square = d_last
 
         d_genes, d_terms = torch.zeros_like(genes), torch.zeros_like(terms)
@@ -206,15 +206,17 @@ class _Trunk(torch.autograd.Function):
             d_bias += _flat(d_inner).sum(0)
             torch.mm(_flat(d_inner), weight, out=_flat(narrow[:n]))
             _accumulate(narrow[:n], hidden, version[part], d_genes, d_terms[part])
-        d_first = torch.autograd.grad(ctx.folded, ctx.first, (d_weight, d_bias))
+        d_first = torch.autograd.grad(ctx.folded, ctx.first, (d_weight, d_bias), retain_graph=True)
         d_a, d_a_scale, d_a_offset, d_mean, d_square = d_first
         symmetric = d_square + d_square.T
         for part in parts:
             hidden = grid.hidden(part)
             d_hidden = _of_moments(hidden, share[part], d_mean, symmetric, narrow[: part.stop - part.start])
             _accumulate(d_hidden, hidden, version[part], d_genes, d_terms[part])
-        first = (d_a, d_a_scale, d_a_offset, None)
-        return d_genes, d_terms, None, None, d_decoder, *first, d_b, d_b_scale, d_b_offset, None
+        # The layers' own biases cancel. Their gradient is zero and not nothing: weight decay acts on them too.
+        first = (d_a, torch.zeros_like(d_bias), d_a_scale, d_a_offset, None)
+        last = (d_b, torch.zeros_like(d_b_offset), d_b_scale, d_b_offset, None)
+        return d_genes, d_terms, None, None, d_decoder, *first, *last
 
 
 def _leaves(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -250,3 +250,50 @@ def test_no_conditions_whatever_make_a_split_leak(
     row = int(np.flatnonzero(assignment.split == "test")[0])
     copied = pd.concat([fold.conditions, fold.conditions.iloc[[row]].assign(split="train")], ignore_index=True)
     assert leaks(replace(fold, conditions=copied))
+
+
+def test_the_strongest_perturbation_is_held_out_as_often_as_the_share_says() -> None:
+    names = [f"CRISPRi:T{number}" for number in range(40)]
+    perturbations = {name: Perturbation.genetic([f"T{number}"], "CRISPRi") for number, name in enumerate(names)}
+    table = pd.DataFrame(
+        {
+            "context": "C",
+            "perturbation": names,
+            "modality": "genetic",
+            "target_set": [perturbations[name].split_key for name in names],
+            "n_parts": 1,
+            "n_up": np.arange(40)[::-1],
+            "n_down": 0,
+        }
+    )
+    kind = "unseen_perturbation_genetic"
+    drawn = [assign(table, perturbations, FoldSpec(kind=kind, seed=seed), data="drawn").split for seed in range(400)]
+    for rank in (0, 1, 2, 20):
+        share = np.mean([split[rank] == "test" for split in drawn])
+        assert abs(share - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 400)
+    sizes = [int((split == "test").sum()) for split in drawn]
+    assert min(sizes) >= 8
+    assert max(sizes) <= 12
+
+
+def test_train_and_test_labels_share_no_control(simulated: Screen, maker: FoldMaker) -> None:
+    """Replacing the truth controls changes test's outcomes and nothing that is trained on."""
+    fold = maker.make(FoldSpec(kind="combinatorial"))
+    truth = set(fold.controls.loc[fold.controls["role"] == "truth", "cell"])
+    position = {cell: row for row, cell in enumerate(simulated.obs.index)}
+    rows = np.array(sorted(position[cell] for cell in truth))
+    changed = simulated.X.copy()
+    changed[rows] = changed[np.roll(rows, 7)].multiply(0.8)
+    other = replace(simulated, X=changed.tocsr(), _checked=True)
+    again = FoldMaker(other).make(FoldSpec(kind="combinatorial"))
+    seen = fold.conditions.merge(again.conditions, on=["context", "perturbation"], suffixes=("", "_again"))
+    both = seen.loc[(seen["split"] == "train") & (seen["split_again"] == "train")]
+    keys = both[["context", "perturbation"]].head(50)
+    assert fold.training.effects is not None
+    assert again.training.effects is not None
+    np.testing.assert_array_equal(fold.training.effects.select(keys).values, again.training.effects.select(keys).values)
+    tested = seen.loc[(seen["split"] == "test") & (seen["split_again"] == "test"), ["context", "perturbation"]]
+    if len(tested):
+        assert fold.truth.effects is not None
+        assert again.truth.effects is not None
+        assert (fold.truth.effects.select(tested).values != again.truth.effects.select(tested).values).any()

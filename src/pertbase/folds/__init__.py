@@ -9,13 +9,14 @@ from pertbase.folds._drug_features import drug_features, read_smiles
 from pertbase.folds._effect_files import EffectTableOptions, read_effect_table, read_predictions
 from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
-from pertbase.folds._fold import Fold, open_fold, read_manifest, read_questions, read_truth, write_questions
+from pertbase.folds._fold import Fold, open_fold, read_manifest, read_truth
 from pertbase.folds._labels import RULES, LabelRule, label_rule
 from pertbase.folds._make import FoldMaker, make_fold
 from pertbase.folds._outcome_table import OutcomeTable, read_perturbqa
 from pertbase.folds._perturbation import CONTROL, MECHANISMS, Part, Perturbation
 from pertbase.folds._prepare import PrepareOptions, PrepareReport, prepare, prepare_file
 from pertbase.folds._priors import outcome_counts, vote
+from pertbase.folds._question_files import read_questions, write_questions
 from pertbase.folds._record_table import load_records
 from pertbase.folds._records import FieldMap, Records, read_records
 from pertbase.folds._screen import Screen, read_screen, write_screen

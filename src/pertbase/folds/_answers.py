@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pertbase._io import read_parquet, write_aside, write_jsonl
+from pertbase._io import read_jsonl, read_parquet, write_aside, write_jsonl
 from pertbase.errors import InputError, nearest
 
 __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
@@ -295,7 +295,7 @@ def read_answers(path: str | Path) -> Answers:
         if path.suffix == ".parquet":
             table = read_parquet(path)
         elif path.suffix == ".jsonl":
-            table = _read_jsonl(path)
+            table = read_jsonl(path)
         elif path.suffix == ".csv":
             table = pd.read_csv(
                 path,
@@ -319,32 +319,3 @@ def read_answers(path: str | Path) -> Answers:
             raise
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
     return Answers(table, file=str(path))
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame:
-    import json
-
-    rows: list[dict[str, Any]] = []
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise InputError(
-                    f"line {number} is not valid JSON ({error})",
-                    file=path,
-                    key=f"line {number}",
-                    value=line[:80].rstrip(),
-                    remedy="the file may have been cut off while it was written",
-                ) from error
-            if not isinstance(row, dict):
-                raise InputError(
-                    f"line {number} is not an object",
-                    file=path,
-                    key=f"line {number}",
-                    value=line[:80].rstrip(),
-                )
-            rows.append(row)
-    return pd.DataFrame(rows)

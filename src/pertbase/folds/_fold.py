@@ -18,7 +18,6 @@ from pertbase._io import (
     write_aside,
     write_folder_aside,
     write_json,
-    write_jsonl,
     write_yaml,
 )
 from pertbase.errors import InputError, PertbaseError
@@ -26,13 +25,14 @@ from pertbase.folds._answers import OUTCOMES
 from pertbase.folds._cells import CellTable, hash_frame
 from pertbase.folds._effects import Effects
 from pertbase.folds._perturbation import Perturbation, perturbation_table, perturbations_from_table
+from pertbase.folds._question_files import read_questions, write_questions
 from pertbase.folds._screen import Screen
 from pertbase.folds._spec import FoldSpec
 from pertbase.folds._views import AMBIGUOUS, HIDDEN_OF_CONDITIONS, Inputs, Training, Truth, hide
 
-__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_manifest", "read_questions", "read_truth", "write_questions"]
+__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_manifest", "read_truth"]
 
-FORMAT = 1
+FORMAT = 2
 SPLITS = ("train", "val", "test")
 _AGAIN = "remove the folder, and make it again with `pertbase folds make`"
 _MANIFEST = (
@@ -43,18 +43,6 @@ _CONDITIONS = (
     "context", "perturbation", "modality", "mechanism", "targets", "target_set", "n_parts", "n_cells", "n_up", "n_down",
     "split", "regime",
 )  # fmt: skip
-_CATEGORIES = (
-    "fold",
-    "split",
-    "regime",
-    "context",
-    "perturbation",
-    "mechanism",
-    "targets",
-    "target_set",
-    "gene",
-    "outcome",
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -318,54 +306,6 @@ class Fold:
 
     def _repr_html_(self) -> str:
         return f"<p>{repr(self).splitlines()[0]}</p>" + str(self.summary.to_html())
-
-
-def write_questions(questions: pd.DataFrame, path: str | Path) -> None:
-    """Write questions as Parquet (dictionary columns) or JSONL."""
-    path = Path(path)
-    with write_aside(path) as temporary:
-        if path.suffix == ".parquet":
-            questions.astype({name: "category" for name in _CATEGORIES if name in questions}).to_parquet(
-                temporary, index=False
-            )
-        elif path.suffix == ".jsonl":
-            write_jsonl(questions, temporary)
-        else:
-            raise InputError("questions are written as .parquet or .jsonl", file=path, value=path.suffix)
-
-
-def read_questions(path: str | Path) -> pd.DataFrame:
-    """Read questions from Parquet or JSONL.
-
-    Raises
-    ------
-    InputError
-        Where the file cannot be read or lacks a column.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError("there is no such file", file=path)
-    try:
-        if path.suffix == ".jsonl":
-            # Without dtypes given, an id or gene of digits would turn into a number.
-            text = dict.fromkeys(("id", *_CATEGORIES), object)
-            table = pd.read_json(
-                path, orient="records", lines=True, dtype=text, convert_dates=False, precise_float=True
-            )
-        else:
-            table = read_parquet(path)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
-    missing = [name for name in ("id", "context", "perturbation", "gene", "outcome") if name not in table.columns]
-    if missing:
-        raise InputError("questions lack columns", file=path, key="columns", value=missing)
-    for name in ("id", *_CATEGORIES):
-        if name in table.columns:
-            column = table[name].astype(object)
-            table[name] = column.where(column.notna(), None)
-    return table
 
 
 def read_truth(folder: str | Path, *, split: str | tuple[str, ...] = "test") -> Truth:

@@ -95,23 +95,30 @@ def assign(
 def _spread(keys: pd.Series, calls: pd.Series, shares: dict[str, float], rng: np.random.Generator) -> dict[str, str]:
     """Draw a split for each distinct key, so that keys with many and few calls fall into every split.
 
-    Keys are ordered by their calls, ties at random, and cut into runs of neighbours; each run gives its share
-    to every split. A share is met to within one key over the whole list.
+    Keys are ordered by their calls, ties at random. Their turns ``(u + i / phi) mod 1`` are spread evenly over the
+    unit interval for any run of neighbours, phi being the golden ratio, and uniform for each key, u being drawn: the
+    strongest key is in test as often, over seeds, as test's share says.
     """
     totals = calls.groupby(keys).sum()
     order = totals.index.to_numpy()[np.lexsort((rng.random(len(totals)), -totals.to_numpy()))]
-    names = list(shares)
-    weights = np.array([shares[name] for name in names])
-    chosen: dict[str, str] = {}
-    # Largest-remainder over prefixes: after k keys every split has share * k keys, to within one. The order
-    # within a run of neighbours is random, so that no split always gets the strongest.
-    debt = np.zeros(len(names))
-    jitter = rng.random((len(order), len(names))) * 0.5
-    for position, key in enumerate(order):
-        debt += weights
-        winner = int(np.argmax(np.where(weights > 0, debt + jitter[position] * weights, -np.inf)))
-        debt[winner] -= 1.0
-        chosen[str(key)] = names[winner]
+    names = [name for name, share in shares.items() if share > 0]
+    edges = np.cumsum([shares[name] for name in names])
+    turns = (rng.random() + np.arange(len(order)) * (np.sqrt(5) - 1) / 2) % 1
+    split = np.minimum(np.searchsorted(edges, turns * edges[-1], side="right"), len(names) - 1)
+    return _filled({str(key): names[number] for key, number in zip(order, split, strict=True)}, names)
+
+
+def _filled(chosen: dict[str, str], splits: list[str]) -> dict[str, str]:
+    """Return the choice with no split left empty, as far as there are keys.
+
+    With few keys a small share may come to nothing. The most numerous split then gives its key with the fewest calls.
+    """
+    chosen = dict(chosen)
+    for lacking in splits:
+        held = list(chosen.values())
+        donor = max(splits, key=held.count)
+        if lacking not in held and held.count(donor) > 1:
+            chosen[[key for key, split in chosen.items() if split == donor][-1]] = lacking
     return chosen
 
 
@@ -148,10 +155,6 @@ def _hold_out_sets(case: _Case, mask: np.ndarray, shares: dict[str, float], *pur
             "needed"
         )
     chosen = _spread(keys, _calls(case)[single], shares, case.rng("sets", *purpose))
-    for lacking in [name for name, share in shares.items() if share > 0 and name not in chosen.values()]:
-        # Few sets: every split needs one. The most numerous split gives the one with the fewest calls.
-        donor = max(shares, key=lambda name: sum(value == name for value in chosen.values()))
-        chosen[[key for key, value in chosen.items() if value == donor][-1]] = lacking
     split = np.full(len(table), UNUSED, dtype=object)
     split[single] = [chosen[key] for key in keys]
     held = {key for key, value in chosen.items() if value != "train"}
@@ -211,8 +214,6 @@ def _unseen_context(case: _Case) -> Assignment:
             raise case.refuse("val needs a third context, or a second target set or compound in the training context")
         shares = {"train": 1.0 - case.spec.val_share, "val": case.spec.val_share}
         chosen = _spread(keys, _calls(case)[inside], shares, case.rng("val"))
-        if "val" not in chosen.values():
-            chosen[next(iter(chosen))] = "val"
         split[inside] = [chosen[key] for key in keys]
     else:
         split[mask & (context == val)] = "val"
@@ -257,8 +258,6 @@ def _genetic_to_chemical(case: _Case) -> Assignment:
             raise case.refuse("val=chemical needs at least 2 compounds")
         shares = {"test": 1.0 - case.spec.val_share, "val": case.spec.val_share}
         chosen = _spread(keys, _calls(case)[chemical], shares, case.rng("val"))
-        if "val" not in chosen.values():
-            chosen[next(iter(chosen))] = "val"
         split[chemical] = [chosen[key] for key in keys]
         split[genetic] = "train"
         notes: tuple[str, ...] = ("few-shot: val holds chemical conditions",)
@@ -290,9 +289,6 @@ def _combinatorial(case: _Case) -> Assignment:
         raise case.refuse(f"it has {keys.nunique()} combinations, and at least 3 are needed")
     shares = _train_share(case.spec.combination_test_share, case.spec.val_share)
     chosen = _spread(keys, _calls(case)[combined], shares, case.rng("combinations"))
-    for name in ("test", "val"):
-        if name not in chosen.values():
-            chosen[next(key for key, value in chosen.items() if value == "train")] = name
     split, regime = _blank(case)
     split[combined] = [chosen[key] for key in keys]
     split[~combined] = "train"

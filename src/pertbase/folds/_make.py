@@ -18,7 +18,7 @@ from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
 from pertbase.folds._fold import FORMAT, SPLITS, Fold, open_fold
 from pertbase.folds._kinds import Assignment, assign
-from pertbase.folds._labelled import INPUT, Labelled, label
+from pertbase.folds._labelled import INPUT, Labelled, count_outcomes, label
 from pertbase.folds._labels import LabelRule, label_rule
 from pertbase.folds._outcome_table import OutcomeTable
 from pertbase.folds._screen import Screen
@@ -107,9 +107,17 @@ class FoldMaker:
             Where the data set lacks what the kind needs.
         """
         labelled, conditions, assignment = self.split(spec)
-        if spec.kind.startswith("unseen_perturbation") and labelled.effects is not None:
-            conditions["regime"] = _nearness(conditions, labelled.effects)
-        questions = _select(labelled.questions, conditions, spec)
+        effects = _measured(labelled, conditions)
+        if spec.kind.startswith("unseen_perturbation") and effects is not None:
+            conditions["regime"] = _nearness(conditions, effects)
+        questions = pd.concat(
+            [
+                _select(labelled.seen_questions, conditions, spec, ("train", "val")),
+                _select(labelled.questions, conditions, spec, ("test",)),
+            ],
+            ignore_index=True,
+        )
+        conditions = _recounted(conditions, questions)
         screen = self.data if isinstance(self.data, Screen) else None
         controls = _visibility(labelled.controls, conditions)
         fold = Fold(
@@ -122,7 +130,7 @@ class FoldMaker:
             controls=controls,
             perturbations=labelled.perturbations,
             genes=labelled.genes,
-            effects=None if screen is None else _with_basal(labelled, screen, conditions),
+            effects=None if screen is None or effects is None else _with_basal(effects, labelled, screen),
             simulated=labelled.simulated,
             total=labelled.total,
             notes=(*assignment.notes, *_dropped(conditions)),
@@ -206,8 +214,26 @@ def make_fold(
     return maker.make(specs[0])
 
 
-def _select(questions: pd.DataFrame, conditions: pd.DataFrame, spec: FoldSpec) -> pd.DataFrame:
-    """Return the questions of the three splits with fold, split and regime, in the contract's column order."""
+def _measured(labelled: Labelled, conditions: pd.DataFrame) -> Effects | None:
+    """Return measured effects: of train and val against input controls, of all else against truth controls."""
+    if labelled.effects is None or labelled.seen_effects is None:
+        return None
+    able = conditions.loc[conditions["split"] != "dropped"]
+    truth, seen = labelled.effects.select(able), labelled.seen_effects.select(able)
+    trained = able["split"].isin(("train", "val")).to_numpy()
+    return Effects(np.where(trained[:, None], seen.values, truth.values), able, truth.genes, truth.statistic)
+
+
+def _recounted(conditions: pd.DataFrame, questions: pd.DataFrame) -> pd.DataFrame:
+    """Return the conditions with the outcomes that their split's questions have."""
+    counted = count_outcomes(conditions, questions)
+    used = conditions["split"].isin(SPLITS)
+    names = ["n_up", "n_down", "n_no_change", "n_ambiguous"]
+    return conditions.assign(**{name: counted[name].where(used, conditions[name]) for name in names})
+
+
+def _select(questions: pd.DataFrame, conditions: pd.DataFrame, spec: FoldSpec, splits: tuple[str, ...]) -> pd.DataFrame:
+    """Return the questions of some splits with fold, split and regime, in the contract's column order."""
     about = conditions.set_index(["context", "perturbation"])[["split", "regime"]]
     keys = pd.MultiIndex.from_frame(questions[["context", "perturbation"]])
     placed = about.reindex(keys)
@@ -217,7 +243,7 @@ def _select(questions: pd.DataFrame, conditions: pd.DataFrame, spec: FoldSpec) -
     table = questions.assign(fold=spec.name, split=split, regime=regime)
     first = ["id", "fold", "split", "regime"]
     table = table[[*first, *(name for name in table.columns if name not in first)]]
-    return table.loc[np.isin(split, SPLITS)].reset_index(drop=True)
+    return table.loc[np.isin(split, splits)].reset_index(drop=True)
 
 
 def _visibility(controls: pd.DataFrame, conditions: pd.DataFrame) -> pd.DataFrame:
@@ -227,11 +253,8 @@ def _visibility(controls: pd.DataFrame, conditions: pd.DataFrame) -> pd.DataFram
     return controls.assign(**{split: is_input & controls["context"].isin(seen[split]) for split in SPLITS})
 
 
-def _with_basal(labelled: Labelled, screen: Screen, conditions: pd.DataFrame) -> Effects:
+def _with_basal(effects: Effects, labelled: Labelled, screen: Screen) -> Effects:
     """Return the measured effects with the mean expression of each context's input controls."""
-    effects = labelled.effects
-    if effects is None:
-        raise InputError("a screen has measured effects", key="effects", value=None)
     visible = labelled.controls.loc[labelled.controls["role"] == INPUT]
     basal = {
         str(context): mean_rows(screen.X, screen.obs.index.get_indexer(cells["cell"]))

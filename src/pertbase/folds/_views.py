@@ -108,7 +108,7 @@ class Training:
     statistic
         The effect statistic.
     effects
-        Measured effects of these conditions (against truth controls), or None for outcome tables.
+        Measured effects of these conditions, against input controls: truth controls are test's alone. None for tables.
     basal
         Mean log1p of the input controls of these conditions' contexts, or None.
     cells

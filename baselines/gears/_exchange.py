@@ -103,7 +103,7 @@ def _config(path: Path) -> dict[str, Any]:
         config = read_pickle(path, allowed=allowed)
     except RuntimeError as error:
         # torch says so where a tensor's shape goes beyond its storage
-        raise InputError(f"holds a tensor that cannot be ({str(error).splitlines()[0]})", file=path) from error
+        raise InputError(f"holds a tensor that cannot be ({_first_line(error)})", file=path) from error
     needed = [*_OPTIONS, "G_go", "G_go_weight", "G_coexpress", "G_coexpress_weight"]
     missing = [name for name in needed if not isinstance(config, Mapping) or name not in config]
     if missing:
@@ -123,13 +123,17 @@ def _state(path: Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         raise InputError(
-            f"is no file of weights, or holds more than tensors ({str(error).splitlines()[0]})",
+            f"is no file of weights, or holds more than tensors ({_first_line(error)})",
             file=path,
             remedy="the download may have been an error page; otherwise do not trust the file",
         ) from error
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError("holds something else than named tensors", file=path, value=type(state).__name__)
     return {str(name).removeprefix("module."): value for name, value in state.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _adjacency(config: Mapping[str, Any], name: str, n_nodes: int, folder: Path) -> Adjacency:

@@ -96,7 +96,9 @@ class AskedElsewhere(AnswerBaseline):
         self._directions: Shares | None = None
 
     def refuses(self, training: Training) -> str | None:
-        """Refuse where the fold holds out perturbations: no pair could be covered."""
+        """Refuse where no pair could be covered, and on a screen, where every pair is asked in every context."""
+        if training.effects is not None:
+            return "every measured gene is asked of every condition of a screen: being asked says nothing"
         return _nothing_elsewhere(training)
 
     def fit(self, training: Training) -> AskedElsewhere:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_what_is_no_gmt_file_is_told_with_the_line(tmp_path, text, told):
 def test_an_absent_and_a_broken_file_are_told(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_gmt(tmp_path / "none.gmt")
-    (tmp_path / "cut.gmt.gz").write_bytes(gzip.compress(b"one\t\tA\n" * 100)[:30])
+    (tmp_path / "cut.gmt.gz").write_bytes(gzip.compress("".join(f"s{n}\t\tG{n}\n" for n in range(99)).encode())[:60])
     with pytest.raises(InputError, match="cannot be read as text"):
         read_gmt(tmp_path / "cut.gmt.gz")
     with pytest.raises(InputError, match="places looked at"):
@@ -70,7 +71,7 @@ NCBI = (
 @pytest.mark.parametrize("name", ["gene2go", "gene2go.gz"])
 def test_gene2go_of_ncbi_needs_symbols_and_takes_human_processes(tmp_path, name):
     path = write(tmp_path / name, NCBI)
-    with pytest.raises(InputError, match="Homo_sapiens.gene_info"):
+    with pytest.raises(InputError, match=r"Homo_sapiens\.gene_info"):
         read_gene2go(path)
     assert dict(read_gene2go(path, symbols={1: "A", 2: "B", 3: "C"})) == {"GO:1": ("A", "B")}
     write(tmp_path / "Homo_sapiens.gene_info.gz", "#tax_id\tGeneID\tSymbol\n9606\t1\tA\n9606\t2\tB\n9606\t3\tC\n")
@@ -120,7 +121,7 @@ def test_default_sets_come_with_a_package():
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean|Did you mean"):
+    with pytest.raises(InputError, match="id you mean"):
         gene_sets("GO_Biological_Process_2022")
 
 
@@ -145,8 +146,6 @@ def test_a_screen_carries_its_gene_sets_to_training_and_through_files(simulation
 
 
 def test_other_gene_sets_make_another_screen(simulated):
-    import dataclasses
-
-    other = dataclasses.replace(simulated, gene_sets={"S": ("SG001", "SG002")})
-    none = dataclasses.replace(simulated, gene_sets=None)
+    other = replace(simulated, gene_sets={"S": ("SG001", "SG002")})
+    none = replace(simulated, gene_sets=None)
     assert len({other.hash, none.hash, simulated.hash}) == 3

@@ -172,7 +172,7 @@ def test_every_complete_run_is_scored_and_its_provenance_given(finished: Path, s
     _, provenance = shown.table("Every run of this page")
     runs = find_runs(finished)
     assert len(runs) == 3
-    assert set(rows) - {"split-half ceiling"} == {run.config["name"] for run in runs}
+    assert set(rows) - {"replicate ceiling"} == {run.config["name"] for run in runs}
     for run in runs:
         cells = provenance["/".join(run.folder.parts[-4:])]
         told = " ".join(cell.text for cell in cells)
@@ -291,7 +291,7 @@ def test_baselines_are_not_ranked_where_the_certificate_refuses(copied: Path) ->
     shown = _short(copied)
     _, rows = shown.table("scores on")
     assert list(rows) == sorted(rows)
-    assert "split-half ceiling" not in rows
+    assert "replicate ceiling" not in rows
     sortable = [item.text for item in shown.all("button", within="fold")]
     assert set(sortable) == {"baseline"}
     assert not [item for item in shown.all("title") if "balanced accuracy of each baseline" in item.text]
@@ -304,7 +304,7 @@ def test_baselines_are_not_ranked_where_the_certificate_refuses(copied: Path) ->
 def test_baselines_are_shown_best_first_where_they_are_ranked(shown: Page) -> None:
     _, rows = shown.table("scores on")
     names = list(rows)
-    assert names.pop(0) == "split-half ceiling"
+    assert names.pop(0) == "replicate ceiling"
     values = [rows[name][0].value for name in names]
     assert values == sorted(values, reverse=True)
 
@@ -360,7 +360,7 @@ def test_failed_and_unfinished_runs_are_listed_and_not_scored(copied: Path) -> N
     prior.mark("running")
     shown = _short(copied)
     _, rows = shown.table("scores on")
-    assert set(rows) - {"split-half ceiling"} == {nothing.config["name"]}
+    assert set(rows) - {"replicate ceiling"} == {nothing.config["name"]}
     _, left = shown.table("failed, did not finish")
     told = {name: [cell.text for cell in cells] for name, cells in left.items()}
     assert told == {

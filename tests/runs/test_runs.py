@@ -142,7 +142,7 @@ def test_the_report_shows_the_ceiling_first_and_no_change_at_a_third(pertbase, f
     assert code == 0
     (section,) = [part for part in out.split("## ") if part.startswith("small (simulated): combinatorial")]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
-    assert rows[2].startswith("| split-half ceiling |")
+    assert rows[2].startswith("| replicate ceiling |")
     assert any(row.startswith("| no_change |") and "0.333 [0.333, 0.333]" in row for row in rows)
     assert "published, not reproduced here" in out
     table = collect(finished).rows()

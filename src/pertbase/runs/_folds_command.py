@@ -126,10 +126,18 @@ def certificate_lines(certificate: Any) -> list[str]:
         f"  disjoint: {certificate['disjoint']}",
         f"  conditions with calls: {calls['train']} train, {calls['val']} val, {calls['test']} test",
         f"  balanced accuracy of the priors: {priors}",
-        f"  split-half ceiling: {_number(ceiling['corrected']) if ceiling else 'none, the data set holds no cells'}",
+        f"  ceiling: {_ceiling(ceiling)}",
         f"  power: {_number(certificate['power'])}",
-        f"  smallest difference it can detect: {_number(certificate['smallest_difference'])}",
+        f"  smallest difference of the two priors it can detect: {_number(certificate['smallest_difference'])}",
     ]
+
+
+def _ceiling(ceiling: Any) -> str:
+    if not ceiling:
+        return "none, the data set holds no cells"
+    return (
+        f"{_number(ceiling['corrected'])} for a replicate of the screen, {_number(ceiling['half'])} between its halves"
+    )
 
 
 def _number(value: float | None) -> str:

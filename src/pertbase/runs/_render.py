@@ -41,12 +41,7 @@ def sections(
 ) -> list[Section]:
     """Return what a report shows: a table a fold, the means, the published figures; or a comparison alone."""
     if compare:
-        table = report.differences(*compare, adapter=adapter)
-        shown = table.assign(
-            difference=[_interval(*row, signed=True) for row in table[["difference", "low", "high"]].to_numpy()]
-        )
-        title = f"Paired difference in balanced accuracy, {compare[0]} - {compare[1]}, {adapter}"
-        return [Section(title, shown[["data", "fold", "seed", "difference", "note"]])]
+        return [_difference_section(report, compare, adapter)]
     found = [_fold_section(table, adapter) for table in report.folds]
     for data in report.data:
         found += _matrix_section(report, data, adapter)
@@ -57,6 +52,20 @@ def sections(
         shown = figures.table.map(lambda value: f"{value:.3f}".rstrip("0") if isinstance(value, float) else str(value))
         found.append(Section(f"{figures.title} ({MARK})", shown.reset_index(), [f"source: {figures.source}"]))
     return found
+
+
+def _difference_section(report: Report, compare: tuple[str, str], adapter: str) -> Section:
+    """Return paired differences, beside them those at fixed thresholds: thresholds fitted apart differ too."""
+    columns = {}
+    for name in dict.fromkeys((adapter, "fixed")):
+        table = report.differences(*compare, adapter=name)
+        columns[name] = [_interval(*row, signed=True) for row in table[["difference", "low", "high"]].to_numpy()]
+    shown = table[["data", "fold", "seed"]].assign(**columns, note=table["note"])
+    title = f"Paired difference in balanced accuracy, {compare[0]} - {compare[1]}"
+    notes = [
+        "intervals hold the fitted thresholds as they are: a difference that is not there when fixed may be theirs"
+    ]
+    return Section(title, shown, notes)
 
 
 def _fold_section(table: FoldTable, adapter: str) -> Section:
@@ -107,9 +116,17 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
     notes = [f"fold {table.hash[:12]}; test: {told}, {counts['ambiguous']:,} ambiguous; {certificate['verdict']}"]
     smallest = certificate.get("smallest_difference")
     if smallest and table.ranks:
-        notes[0] += f"; smallest difference it can detect {smallest:.3f}"
-    if not certificate.get("ceiling"):
+        notes[0] += f"; smallest difference of the two priors it can detect {smallest:.3f}"
+    ceiling = certificate.get("ceiling")
+    if not ceiling:
         notes.append("no ceiling: the data set holds no cells")
+    elif table.ranks:
+        notes.append(
+            f"the ceiling is a modelled replicate of the screen; between halves of its cells {ceiling['half']:.3f}"
+        )
+    if table.ranks:
+        notes.append("intervals hold the fitted thresholds as they are; BA fixed has none to fit")
+    notes += [f"same answers, counted by outcome: {', '.join(names)}" for names in _alike(table, main)]
     if scored.loc[scored["adapter"] == main, "flagged"].any():
         notes.append("* thresholds could not be fitted on held-out outcomes: fixed ones are used")
     warned: dict[str, None] = {}
@@ -146,6 +163,15 @@ def _matrix_section(report: Report, data: str, adapter: str) -> list[Section]:
 def _row_name(row: pd.Series, seeds: bool) -> str:
     named = seeds and not math.isnan(row["seed"])
     return f"{row['baseline']}, seed {int(row['seed'])}" if named else str(row["baseline"])
+
+
+def _alike(table: FoldTable, adapter: str) -> list[list[str]]:
+    """Return baselines that cannot be told apart on a fold: their confusions are equal, mostly by construction."""
+    found: dict[str, list[str]] = {}
+    for run in table.runs:
+        if adapter in run.adapters:
+            found.setdefault(str(run.scores["adapters"][adapter]["confusion"]), []).append(str(run.config["name"]))
+    return [names for names in found.values() if len(set(names)) > 1]
 
 
 def _means_section(report: Report, data: str, adapter: str) -> list[Section]:

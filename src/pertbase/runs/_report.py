@@ -18,7 +18,7 @@ from pertbase.runs._store import Run, find_runs
 
 __all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect", "marked"]
 
-CEILING = "split-half ceiling"
+CEILING = "replicate ceiling"
 SHORTCUTS = ("gene_prior_balanced", "basal_expression", "reachability", "asked_elsewhere", "cross_context")
 """The nested predictors of the shortcut decomposition, in their order; those that were run are used."""
 MAIN = "calibrated"

@@ -19,7 +19,7 @@ from pertbase.baselines.gears import GEARS
 from pertbase.baselines.gears._module import ORIGINAL_CELLS, GearsModule
 from pertbase.baselines.harness import PerturbationModule
 from pertbase.errors import InputError
-from pertbase.folds import FoldSpec, Part, Perturbation
+from pertbase.folds import FoldMaker, FoldSpec, Part, Perturbation
 from pertbase.folds._batches import CellPairs
 
 SMALL = {"hidden_size": 8, "max_epochs": 2, "batch_size": 256}
@@ -120,7 +120,7 @@ def test_another_prediction_seed_flips_no_sign(fitted, training, inputs):
         few._module, few._seed = fitted.module, seed
         other = few.predict(inputs).values
         large = np.abs(one) > 0.25
-        assert large.sum() > 20
+        assert large.sum() > 10
         assert np.mean(np.sign(one[large]) != np.sign(other[large])) < 0.02
         np.testing.assert_allclose(one, other, atol=1e-6)
 
@@ -303,9 +303,7 @@ def test_training_lowers_the_error_of_val(training):
 
 
 @pytest.mark.slow
-def test_the_genes_of_a_real_screen_are_in_the_default_sets(papalexi, maker):
-    from pertbase.folds import FoldMaker
-
+def test_the_targets_of_a_real_screen_are_in_the_default_sets(papalexi):
     fold = FoldMaker(papalexi).make(FoldSpec(kind="unseen_perturbation_genetic"))
     training, inputs = fold.make_training(seed=0, cells=True), fold.inputs("test")
     model = GEARS(**SMALL | {"max_epochs": 1, "batch_size": 1024}).fit(training)

@@ -56,7 +56,7 @@ def _dots(view: FoldView) -> Markup:
     if not math.isnan(view.ceiling):
         lines.append(Line(view.ceiling, f"ceiling {view.ceiling:.3f}", strong=True))
     smallest = view.table.certificate.get("smallest_difference")
-    bar = (float(smallest), "smallest difference this fold can detect") if smallest else None
+    bar = (float(smallest), "smallest difference of the two priors it can detect") if smallest else None
     plot = dot_plot(
         dots,
         ident=f"{view.ident}-dots",
@@ -104,7 +104,7 @@ def _certificate(view: FoldView) -> Markup:
     told = [
         ("verdict", certificate["verdict"]),
         ("disjoint", "yes, proved when the fold was made" if certificate["disjoint"] else "NO"),
-        ("split-half ceiling", _ceiling_told(view)),
+        ("replicate ceiling", _ceiling_told(view)),
         ("mean power", number(certificate.get("power"))),
         ("target sets", _by_split(certificate["target_sets"])),
         ("conditions with calls", _by_split(certificate["conditions_with_calls"])),
@@ -112,7 +112,7 @@ def _certificate(view: FoldView) -> Markup:
     if view.table.ranks:
         priors = ", ".join(f"{name} {number(value)}" for name, value in certificate["priors"].items())
         smallest = certificate.get("smallest_difference")
-        told[2:2] = [("smallest difference", number(smallest)), ("priors", priors)]
+        told[2:2] = [("smallest difference of the priors", number(smallest)), ("priors", priors)]
     identity = [
         ("fold hash", element("code", view.table.hash)),
         ("data hash", element("code", manifest["data_hash"])),

@@ -38,8 +38,11 @@ def summary(views: Sequence[FoldView]) -> Markup:
         Column("fold", numeric=False),
         Column("runs"),
         *(Column(name, f"test questions that are {name}") for name in OUTCOMES),
-        Column("ceiling", "split-half ceiling of balanced accuracy"),
-        Column("smallest difference", "the smallest difference between two baselines it can detect"),
+        Column("ceiling", "what a perfect replicate of the screen would score, modelled"),
+        Column(
+            "smallest difference",
+            "the smallest difference between the two priors it can detect; others may need more",
+        ),
         Column("can rank baselines", numeric=False),
     ]
     rows = []

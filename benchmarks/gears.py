@@ -149,9 +149,8 @@ def training_rows(python: Path, options: argparse.Namespace) -> list[list[str]]:
                 }
             speed = {name: said["cells_per_second"] for name, said in found.items()}
             memory = {name: said["peak_mb"] for name, said in found.items()}
-            beyond = (theirs["peak_mb"] - theirs["before_mb"]) / (
-                found["corrected"]["peak_mb"] - found["corrected"]["before_mb"]
-            )
+            mine = found["corrected"]["peak_mb"] - found["corrected"]["before_mb"]
+            beyond = mine / (theirs["peak_mb"] - theirs["before_mb"])
             rows.append(
                 [
                     f"{genes:,}",
@@ -162,7 +161,7 @@ def training_rows(python: Path, options: argparse.Namespace) -> list[list[str]]:
                     f"{theirs['peak_mb']:,.0f}",
                     f"{memory['corrected']:,.0f} ({memory['corrected'] / theirs['peak_mb']:.2f})",
                     f"{memory['upstream']:,.0f} ({memory['upstream'] / theirs['peak_mb']:.2f})",
-                    f"{1 / beyond:.2f}",
+                    f"{beyond:.2f}",
                 ]
             )
             print(*rows[-1], sep="  ", file=sys.stderr, flush=True)

@@ -30,6 +30,7 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase prepare input=FILE output=FILE ...        any h5ad -> screen
   pertbase folds make data=... fold=...      make folds; output=FOLDER
   pertbase folds show fold_dir=FOLDER        who is in which split, and the certificate
+  pertbase folds questions fold_dir=FOLDER output=FILE.csv   what is asked, for answers made elsewhere
   pertbase folds check fold_dir=FOLDER       prove that nothing leaks; data=... makes it again and compares
   pertbase folds difficulty data=A,B         how hard each data set's folds are, side by side
   pertbase list baselines|folds|data|adapters|experiments
@@ -59,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise unknown_name("command", name, _COMMANDS)
         if any(text in ("-h", "--help") for text in arguments[1:]):
             print(USAGE, end="")
+            if name == "prepare":
+                from inspect import getdoc
+
+                from pertbase.folds import PrepareOptions
+
+                print(f"\nprepare input=FILE output=FILE OPTION=VALUE ...\n\n{getdoc(PrepareOptions)}")
             return 0
         return _COMMANDS[name](arguments[1:])
     except PertbaseError as error:
@@ -304,10 +311,13 @@ def _folds(arguments: list[str]) -> int:
         "show": command.show,
         "check": command.check,
         "difficulty": command.difficulty,
+        "questions": command.questions,
     }
     if not arguments:
         raise InputError(
-            "does one of make, show, check, difficulty", key="folds", remedy="try: pertbase folds show fold_dir=FOLDER"
+            "does one of make, show, check, questions, difficulty",
+            key="folds",
+            remedy="try: pertbase folds show fold_dir=FOLDER",
         )
     if arguments[0] not in actions:
         raise unknown_name("folds action", arguments[0], actions)

@@ -117,6 +117,16 @@ def test_every_path_may_hold_equals_signs_spaces_commas_and_brackets(
 
     questions = read_questions(folder / "questions.parquet")
     test = questions.loc[questions["split"] == "test"]
+    asked = awkward / "asked.csv"
+    code, _, err = pertbase("folds", "questions", f"fold_dir={folder}", f"output={asked}")
+    assert code == 0, err
+    assert not {"outcome", "effect", "p_value", "regime"} & set(pd.read_csv(asked).columns)
+    named = awkward / "named.csv"
+    pd.read_csv(asked)[["context", "perturbation", "gene"]].assign(outcome="no_change").to_csv(named, index=False)
+    code, out, err = pertbase("score", f"answers={named}", f"fold_dir={folder}")
+    assert code == 0, err
+    assert "0.333" in out
+
     answers = awkward / "my answers = [all].csv"
     test.assign(outcome="no_change")[["id", "outcome"]].to_csv(answers, index=False)
     code, out, err = pertbase("score", f"answers={answers}", f"fold_dir={folder}", f"output={awkward / 'scores.json'}")

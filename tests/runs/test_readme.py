@@ -34,7 +34,7 @@ def test_the_plug_in_of_the_readme_runs_and_stands_in_the_table(
         path = Path(text.splitlines()[0].removeprefix("# "))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (commands,) = _blocks(section, "bash")
+    commands = _blocks(section, "bash")[0]
     for line in commands.strip().splitlines():
         program, *arguments = shlex.split(line)
         assert program == "pertbase"

@@ -17,6 +17,8 @@ __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outco
 OUTCOMES = ("up", "down", "no_change")
 SCORES = tuple(f"score_{outcome}" for outcome in OUTCOMES)
 STATUSES = ("ok", "unsupported", "truncated", "empty", "refusal", "no_answer", "conflicting", "invalid")
+NAMED_BY = ("context", "perturbation", "gene")
+"""What names a question beside its id."""
 ANSWER_COLUMNS = ("id", "outcome", "status", *SCORES)
 _SUM_SLACK = 1e-3
 
@@ -135,7 +137,8 @@ def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
                 file=file,
                 key=column,
                 value=list(table.columns),
-                remedy=f"answers need id and outcome, and may have {', '.join(ANSWER_COLUMNS[2:])}",
+                remedy=f"answers need outcome and id (or {', '.join(NAMED_BY)}), and may have "
+                f"{', '.join(ANSWER_COLUMNS[2:])}; `pertbase folds questions` writes what is asked",
             )
     if (table["id"].isna() | (table["id"] == "")).any():
         raise InputError("an answer has no id", file=file, key="id", value=None, remedy="drop that row, or mend its id")
@@ -280,8 +283,31 @@ def _write(table: pd.DataFrame, path: Path) -> None:
             raise InputError("answers are written as .parquet, .jsonl or .csv", file=path, value=path.suffix)
 
 
-def read_answers(path: str | Path) -> Answers:
+def _with_ids(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return answers named by what they are about with the ids of the questions they answer."""
+    names = list(NAMED_BY)
+    asked = pd.MultiIndex.from_frame(questions[names].astype(str))
+    rows = asked.get_indexer(pd.MultiIndex.from_frame(table[names].astype(str)))
+    if (rows < 0).any():
+        raise InputError(
+            f"{int((rows < 0).sum())} answers are to questions that are not asked",
+            file=path,
+            key=", ".join(names),
+            value=tuple(table.loc[rows < 0, names].iloc[0]),
+            remedy="`pertbase folds questions fold_dir=FOLDER output=FILE.csv` writes what is asked",
+        )
+    return table.assign(id=questions["id"].to_numpy(dtype=object)[rows])
+
+
+def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> Answers:
     """Read answers from Parquet, JSONL or CSV (with or without a byte-order mark).
+
+    Parameters
+    ----------
+    path
+        The file.
+    questions
+        Where given, a file without ids may name its questions by context, perturbation and gene.
 
     Raises
     ------
@@ -318,4 +344,6 @@ def read_answers(path: str | Path) -> Answers:
         if isinstance(error, InputError):
             raise
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
+    if questions is not None and "id" not in table.columns and set(NAMED_BY) <= set(table.columns):
+        table = _with_ids(table, questions, path)
     return Answers(table, file=str(path))

@@ -15,7 +15,7 @@ from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf
 from pertbase.runs._report import marked
 
-__all__ = ["check", "difficulty", "make", "show"]
+__all__ = ["check", "difficulty", "make", "questions", "show"]
 
 
 def _specs(
@@ -81,6 +81,26 @@ def show(arguments: list[str]) -> int:
     return 0
 
 
+def questions(arguments: list[str]) -> int:
+    """Write the questions of a split as somebody else would be asked them, without anything of the truth."""
+    from pertbase._io import write_aside
+    from pertbase.folds import read_truth, write_questions
+    from pertbase.folds._views import hide
+
+    _, own, _ = _taken(arguments, ("fold_dir", "output", "split"))
+    for key in ("fold_dir", "output"):
+        if key not in own:
+            raise InputError("is missing", key=key, remedy=f"add {key}=...")
+    asked = hide(read_truth(own["fold_dir"], split=own.get("split", "test")).questions)
+    if Path(own["output"]).suffix == ".csv":
+        with write_aside(own["output"]) as temporary:
+            asked.to_csv(temporary, index=False)
+    else:
+        write_questions(asked, own["output"])
+    print(f"{len(asked):,} questions written to {own['output']}; add a column outcome: up, down or no_change")
+    return 0
+
+
 def check(arguments: list[str]) -> int:
     """Check a fold; with ``data=...`` make it again and compare. Returns 1 where something is wrong."""
     overrides, own, folders = _taken(arguments, ("fold_dir",))
@@ -121,12 +141,15 @@ def certificate_lines(certificate: Any) -> list[str]:
     ceiling = certificate["ceiling"]
     calls = certificate["conditions_with_calls"]
     priors = ", ".join(f"{name} {_number(value)}" for name, value in certificate["priors"].items())
+    if not certificate["ranks_baselines"]:
+        # What rests on a handful of calls is not printed as if it were known.
+        priors, ceiling = "not given", None
     return [
         f"certificate: {certificate['verdict']}",
         f"  disjoint: {certificate['disjoint']}",
         f"  conditions with calls: {calls['train']} train, {calls['val']} val, {calls['test']} test",
         f"  balanced accuracy of the priors: {priors}",
-        f"  ceiling: {_ceiling(ceiling)}",
+        f"  ceiling: {_ceiling(ceiling) if certificate['ranks_baselines'] else 'not given'}",
         f"  power: {_number(certificate['power'])}",
         f"  smallest difference of the two priors it can detect: {_number(certificate['smallest_difference'])}",
     ]

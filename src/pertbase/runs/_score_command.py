@@ -110,8 +110,8 @@ def _screen(overrides: Sequence[str], names: Names) -> Screen:
 def _score_answers(options: Mapping[str, str], splits: tuple[str, ...], names: Names, beside: Sequence[str]) -> int:
     from pertbase.scorers import outcome
 
-    answers = read_answers(options["answers"])
     truth = read_truth(options["fold_dir"], split=splits)
+    answers = read_answers(options["answers"], questions=truth.questions)
     scores = outcome(answers, truth)
     print(scores)
     rows = {Path(options["answers"]).stem: answers}

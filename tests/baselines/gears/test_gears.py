@@ -198,9 +198,10 @@ def test_a_drug_is_its_targets_with_their_signs(fitted, upstream, training):
     drugs = {sign: Perturbation((Part("drug", ((gene, sign),), "x", 1.0),)) for sign in (-1, 0, 1)}
     lowered, raised = (Perturbation.genetic([gene], mechanism) for mechanism in ("CRISPRi", "CRISPRa"))
     down, unknown, up, low, high = changes(fitted, drugs[-1], drugs[0], drugs[1], lowered, raised)
-    np.testing.assert_array_equal(down, low)
-    np.testing.assert_array_equal(unknown, low)
-    np.testing.assert_array_equal(up, high)
+    np.testing.assert_allclose(down, low, atol=1e-6)
+    np.testing.assert_allclose(unknown, low, atol=1e-6)
+    # Alike to rounding: the last bits depend on where in a batch a product is taken.
+    np.testing.assert_allclose(up, high, atol=1e-6)
     assert np.abs(low - high).max() > 1e-3
     down, unknown, up = changes(upstream, drugs[-1], drugs[0], drugs[1])
     np.testing.assert_array_equal(down, up)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-fast lint format clean
+.PHONY: demo test test-slow lint format clean
 
 demo: $(STAMP)
 	$(BIN)/pertbase run -m experiment=demo runs=runs/demo
@@ -11,10 +11,11 @@ demo: $(STAMP)
 	$(BIN)/pertbase report runs=runs/demo output=runs/demo/report.html shortcuts=false
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
-
-test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow"
+
+# What takes long: kills at random moments, ranks, the README's table made anew, the wheel.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

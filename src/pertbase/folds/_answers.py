@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -278,7 +279,7 @@ def _write(table: pd.DataFrame, path: Path) -> None:
         elif path.suffix == ".jsonl":
             write_jsonl(table, temporary)
         elif path.suffix == ".csv":
-            table.to_csv(temporary, index=False)
+            table.to_csv(temporary, index=False, quoting=csv.QUOTE_NONNUMERIC)
         else:
             raise InputError("answers are written as .parquet, .jsonl or .csv", file=path, value=path.suffix)
 

@@ -12,16 +12,24 @@ from pertbase.scorers._compare import FoldAverage, PairedDifference, average, co
 from pertbase.scorers._distances import distances
 from pertbase.scorers._expression import EXPRESSION_METRICS, ExpressionScores, expression
 from pertbase.scorers._outcome import ForcedChoice, OutcomeScores, outcome
+from pertbase.scorers._reasoning._axes import ReasonPreset
+from pertbase.scorers._reasoning._contexts import ContextSensitivity
+from pertbase.scorers._reasoning._records import REASON_SCORES, reason_scores
+from pertbase.scorers._reasoning._scores import ReasonScores, reasoning
 from pertbase.scorers._shortcuts import ShortcutLadder, Shortcuts, shortcuts
 
 __all__ = [
     "EXPRESSION_METRICS",
+    "REASON_SCORES",
+    "ContextSensitivity",
     "ExpressionScores",
     "FoldAverage",
     "ForcedChoice",
     "Interval",
     "OutcomeScores",
     "PairedDifference",
+    "ReasonPreset",
+    "ReasonScores",
     "ShortcutLadder",
     "Shortcuts",
     "average",
@@ -30,6 +38,8 @@ __all__ = [
     "distances",
     "expression",
     "outcome",
+    "reason_scores",
+    "reasoning",
     "shortcuts",
     "write_cell_eval",
 ]

@@ -12,12 +12,11 @@ import pandas as pd
 from pertbase._intervals import Interval, Metric, Term, cluster, two_way_interval
 from pertbase._metrics import MIN_CLASS_QUESTIONS, N_OUTCOMES, NO_OUTCOME, balanced_accuracy, confusion
 from pertbase.errors import InputError
-from pertbase.folds._answers import OUTCOMES, SCORES, outcome_codes
+from pertbase.folds._answers import OUTCOMES, SCORES, Answers, outcome_codes
+from pertbase.folds._views import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pertbase.folds import Answers, Truth
 
 __all__ = ["FEW_CLUSTERS", "Aligned", "align", "cluster_notes", "joint_interval", "too_few"]
 
@@ -35,7 +34,8 @@ class Aligned:
     Parameters
     ----------
     questions
-        The questions that are not ambiguous: ``regime``, ``context``, ``target_set``, ``gene``; n rows.
+        The questions that are not ambiguous: ``id``, ``regime``, ``context``, ``target_set``, ``gene`` and, where paths
+        were given, ``conflict``; n rows.
     true
         Outcome codes, shape (n,).
     answered
@@ -84,15 +84,32 @@ class Aligned:
         )
 
 
+def _refuse_others(answers: object, truth: object) -> None:
+    """Say what to give in place of what is easily given instead."""
+    if not isinstance(answers, Answers):
+        by_type = {
+            "DataFrame": "make them so: pertbase.Answers(table), with the columns id and outcome",
+            "Effects": "turn effects into answers first: pertbase.adapters.Fixed().fit(fold.training).answer(inputs, "
+            "effects)",
+        }
+        kind = type(answers).__name__
+        raise InputError(
+            "are not Answers", key="answers", value=kind, remedy=by_type.get(kind, "give pertbase.Answers")
+        )
+    if not isinstance(truth, Truth):
+        raise InputError("is not a Truth", key="truth", value=type(truth).__name__, remedy="give fold.truth")
+
+
 def align(answers: Answers, truth: Truth) -> Aligned:
     """Match answers with the truth by id; a question without an answer has one without an outcome.
 
     Raises
     ------
     InputError
-        Where an answer's id is not asked, or the truth lacks a column, repeats an id, or has an outcome where it is
-        ambiguous or none where it is not.
+        Where one of the two is something else, an answer's id is not asked, or the truth lacks a column, repeats an id,
+        or has an outcome where it is ambiguous or none where it is not.
     """
+    _refuse_others(answers, truth)
     questions = truth.questions
     absent = [column for column in _NEEDED if column not in questions.columns]
     if absent:
@@ -130,7 +147,7 @@ def align(answers: Answers, truth: Truth) -> Aligned:
     headline = ~ambiguous
     clusters = cluster([questions["target_set"].to_numpy()[headline]], [questions["gene"].to_numpy()[headline]])
     return Aligned(
-        questions=questions.loc[headline, ["id", "regime", "context", "target_set", "gene"]].reset_index(drop=True),
+        questions=_about(questions.loc[headline]),
         true=codes[headline],
         answered=np.where(answered < 0, NO_OUTCOME, answered)[headline],
         scores=scores[headline],
@@ -141,6 +158,15 @@ def align(answers: Answers, truth: Truth) -> Aligned:
         sets=clusters.sets[0],
         genes=clusters.genes[0],
     )
+
+
+def _about(questions: pd.DataFrame) -> pd.DataFrame:
+    """Return what questions are grouped by: ``conflict`` too, where paths were given with them."""
+    names = ["id", "regime", "context", "target_set", "gene"]
+    if "conflict" not in questions.columns:
+        return questions[names].reset_index(drop=True)
+    told = np.where(questions["conflict"].fillna(value=False).astype(bool), "conflict", "no conflict")
+    return questions[names].assign(conflict=told).reset_index(drop=True)
 
 
 def too_few(counts: np.ndarray) -> str:

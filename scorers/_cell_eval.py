@@ -13,6 +13,7 @@ import pandas as pd
 from pertbase._io import write_aside
 from pertbase._random import generator
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
+from pertbase.folds._hdf5 import write_hdf5
 from pertbase.scorers._expression import CALL, Measured, laid_out, measured_effects
 
 if TYPE_CHECKING:
@@ -199,4 +200,4 @@ def _write_cells(pair: CellPair, cells: tuple[np.ndarray, ...], path: Path) -> N
     obs = pd.DataFrame({COLUMN: pd.Categorical(labels)}, index=[f"cell{i}" for i in range(len(labels))])
     adata = AnnData(np.concatenate([pair.control, *cells]), obs=obs, var=pd.DataFrame(index=pair.measured.genes.copy()))
     with write_aside(path) as temporary:
-        adata.write_h5ad(temporary)
+        write_hdf5(adata, temporary)

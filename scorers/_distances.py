@@ -40,7 +40,8 @@ def distances(effects: Effects, fold: Fold, *, names: Sequence[str] = DISTANCES,
         from pertpy.tools import Distance
     except ImportError as error:
         raise UnsupportedError(
-            f"the distances are pertpy's, which cannot be imported ({error})", remedy="pip install 'pertbase[pertpy]'"
+            f"the distances are pertpy's, which cannot be imported ({error})",
+            remedy="run `pip install 'pertbase[pertpy]'`",
         ) from error
     rows = []
     for pair in cell_pairs(effects, fold, max_cells=max_cells):

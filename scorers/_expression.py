@@ -66,6 +66,11 @@ class ExpressionScores:
     conditions
         One row a condition: ``context``, ``perturbation``, ``regime``, ``status``, ``n_missing``, ``n_significant``,
         ``n_called`` and each metric.
+    pairwise
+        How alike the effects of different perturbations are: ``predicted`` and ``measured`` mean correlation over the
+        pairs of supported conditions of one context, on their genes but for the own targets of both, with ``n`` pairs,
+        and ``n_nan`` of them where the prediction has none. A prediction near 1 where what is measured is not says the
+        same of every perturbation.
     notes
         What a reader must know beside the numbers.
     """
@@ -84,6 +89,7 @@ class ExpressionScores:
     by_context: pd.DataFrame
     by_regime: pd.DataFrame
     conditions: pd.DataFrame
+    pairwise: dict[str, float | int]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,6 +99,7 @@ class ExpressionScores:
         return {
             **{name: getattr(self, name) for name in (*plain, *counts)},
             "metrics": self.summary.to_dict(orient="index"),
+            "pairwise": dict(self.pairwise),
             "by_context": self.by_context.to_dict(orient="index"),
             "by_regime": self.by_regime.to_dict(orient="index"),
             "notes": list(self.notes),
@@ -105,12 +112,18 @@ class ExpressionScores:
             f"{self.n_pairs:,} effects ({self.statistic})"
         )
 
+    @property
+    def _alike(self) -> str:
+        told = [f"{self.pairwise[side]:.3f} {side}".replace("nan", "–") for side in ("predicted", "measured")]
+        return f"mean correlation between perturbations: {', '.join(told)}"
+
     def __repr__(self) -> str:
         table = self.summary.to_string(float_format="{:.4f}".format, na_rep="–")
-        return "\n".join([f"ExpressionScores: {self._title}", table, *(f"  note: {note}" for note in self.notes)])
+        told = [f"  {self._alike}", *(f"  note: {note}" for note in self.notes)]
+        return "\n".join([f"ExpressionScores: {self._title}", table, *told])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in (self._alike, *self.notes))
         return f"<p>{html.escape(self._title)}</p>" + str(self.summary.to_html(float_format="{:.4f}".format)) + notes
 
 
@@ -264,6 +277,7 @@ def expression(
         by_context=_strata(table, "context"),
         by_regime=_strata(table, "regime"),
         conditions=table,
+        pairwise=_pairwise(measured, predicted, silent),
         notes=_notes(table, measured),
     )
 
@@ -328,6 +342,20 @@ def _discrimination(measured: Measured, predicted: np.ndarray, distance: str) ->
         part = np.ix_(rows, genes)
         scores[rows] = metrics.discrimination(measured.values[part], predicted[part], measured.own[part], distance)
     return scores
+
+
+def _pairwise(measured: Measured, predicted: np.ndarray, silent: np.ndarray) -> dict[str, float | int]:
+    """Return how alike predicted, and measured, effects of different perturbations of a context are."""
+    ours, theirs = [np.zeros(0)], [np.zeros(0)]
+    kept = measured.known & ~measured.own
+    for rows in measured.conditions.loc[~silent].groupby("context").indices.values():
+        part = np.flatnonzero(~silent)[rows]
+        ours.append(metrics.pairwise(predicted[part], kept[part]))
+        theirs.append(metrics.pairwise(measured.values[part], kept[part]))
+    found = {"predicted": np.concatenate(ours), "measured": np.concatenate(theirs)}
+    finite = {side: values[np.isfinite(values)] for side, values in found.items()}
+    means = {side: float(values.mean()) if len(values) else np.nan for side, values in finite.items()}
+    return {**means, "n": len(found["predicted"]), "n_nan": len(found["predicted"]) - len(finite["predicted"])}
 
 
 def _means(table: pd.DataFrame) -> dict[str, tuple[float, int, int]]:

@@ -16,6 +16,7 @@ __all__ = [
     "direction_match",
     "discrimination",
     "overlap",
+    "pairwise",
     "pearson",
     "precision",
     "recall",
@@ -24,6 +25,9 @@ __all__ = [
 ]
 
 DISTANCES = ("l1", "l2", "cosine")
+
+_AT_ONCE = 512
+_ROUNDING = 1e-12
 
 
 def pearson(first: np.ndarray, second: np.ndarray) -> float:
@@ -153,3 +157,42 @@ def _cosine(measured: np.ndarray, predicted: np.ndarray, own: np.ndarray) -> np.
     product = clean @ measured.T
     lengths = np.sqrt((clean**2).sum(axis=1))[:, None] * np.sqrt(kept @ (measured**2).T)
     return np.asarray(1.0 - np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0))
+
+
+def pairwise(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return Pearson's correlation of every two rows, on the genes that both keep.
+
+    Sums over the genes of a pair are products of masked matrices, so that no pair is gone through by itself.
+
+    Parameters
+    ----------
+    values
+        Effects, shape (n_conditions, n_genes).
+    kept
+        Which genes count in a row, same shape.
+
+    Returns
+    -------
+    One value a pair, shape (n_conditions * (n_conditions - 1) / 2,); NaN where a side is constant on the pair's genes,
+    or they are fewer than two.
+    """
+    mask = kept.astype(np.float64)
+    n_kept = np.maximum(kept.sum(axis=1, keepdims=True), 1)
+    # A row's own mean is taken off first: what is left to take off for a pair is small, and loses no digits.
+    x = (values - (values * mask).sum(axis=1, keepdims=True) / n_kept) * mask
+    x[np.where(kept, values, -np.inf).max(axis=1) <= np.where(kept, values, np.inf).min(axis=1)] = 0.0
+    square = x**2
+    found = [np.zeros(0)]
+    for start in range(0, len(values), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        n = mask[part] @ mask.T
+        first, second = x[part] @ mask.T, mask[part] @ x.T
+        own, other = square[part] @ mask.T, mask[part] @ square.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left, right = own - first**2 / n, other - second**2 / n
+            r = (x[part] @ x.T - first * second / n) / np.sqrt(left * right)
+        # What rounding leaves of a constant side is no spread.
+        r[(left <= _ROUNDING * own) | (right <= _ROUNDING * other) | (n < 2)] = np.nan
+        rows = np.arange(start, start + len(r))
+        found.append(r[rows[:, None] < np.arange(len(values))])
+    return np.clip(np.concatenate(found), -1.0, 1.0)

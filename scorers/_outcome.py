@@ -80,9 +80,10 @@ class OutcomeScores:
         Share of answers that are not ``unsupported``.
     supported_balanced_accuracy
         Over questions that are not ``unsupported``.
-    by_context, by_regime
-        Index context or regime; counts, ``balanced_accuracy`` and ``accuracy`` with their ends, ``macro_f1``,
-        ``coverage``.
+    by_context, by_regime, by_conflict
+        Index context, regime, or whether the paths given with a question imply both up and down; counts,
+        ``balanced_accuracy`` and ``accuracy`` with their ends, ``macro_f1``, ``coverage``. None, for conflict, where no
+        paths were given.
     ambiguous
         Beside the headline, the forced choice on ambiguous questions.
     notes
@@ -111,6 +112,7 @@ class OutcomeScores:
     supported_balanced_accuracy: Interval
     by_context: pd.DataFrame
     by_regime: pd.DataFrame
+    by_conflict: pd.DataFrame | None
     ambiguous: ForcedChoice
     notes: tuple[str, ...]
 
@@ -123,6 +125,7 @@ class OutcomeScores:
             "per_outcome": _nested(self.per_outcome),
             "by_context": _nested(self.by_context),
             "by_regime": _nested(self.by_regime),
+            "by_conflict": None if self.by_conflict is None else _nested(self.by_conflict),
             "confusion": self.confusion.astype(int).tolist(),
             "notes": list(self.notes),
         }
@@ -143,6 +146,11 @@ class OutcomeScores:
             ("coverage", f"{self.coverage:.3f}; supported only: {self.supported_balanced_accuracy}"),
             ("without an outcome", f"{self.n_without_outcome:,}, {self.n_missing:,} of them missing"),
         ]
+        if self.by_conflict is not None and "conflict" in self.by_conflict.index:
+            row = self.by_conflict.loc["conflict"]
+            shown = "NA" if np.isnan(row["balanced_accuracy"]) else f"{row['balanced_accuracy']:.3f}"
+            told = f"{int(row['n']):,} questions whose paths imply both: {shown}, accuracy {row['accuracy']:.3f}"
+            rows.append(("conflict", told))
         if self.ambiguous.n:
             rows.append(("ambiguous", f"{self.ambiguous.share:.3f} of {self.ambiguous.n:,} forced choices"))
         return rows + [("note", note) for note in self.notes]
@@ -218,6 +226,7 @@ def outcome(answers: Answers, truth: Truth, *, level: float = 0.95) -> OutcomeSc
         supported_balanced_accuracy=supported,
         by_context=_strata(aligned, "context", level, (balanced, plain)),
         by_regime=_strata(aligned, "regime", level, (balanced, plain)),
+        by_conflict=_strata(aligned, "conflict", level, (balanced, plain)) if "conflict" in aligned.questions else None,
         ambiguous=_forced_choice(aligned),
         notes=_notes(aligned, balanced),
     )

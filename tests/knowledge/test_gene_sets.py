@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pertbase.errors import InputError
+from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import FoldMaker, FoldSpec, read_screen, write_screen
 from pertbase.knowledge import default_gene_sets, gene_sets, membership, read_gene2go, read_gmt
 
@@ -118,6 +118,17 @@ def test_default_sets_come_with_a_package():
     assert (len(sets), len(genes)) == (5407, 14698)
     assert {"TP53", "STAT1", "IRF1"} <= genes
     assert gene_sets("GO_Biological_Process_2023").keys() == sets.keys()
+
+
+def test_the_sets_of_msigdb_are_named_and_a_copy_is_asked_for_its_checksum(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERTBASE_DATA", str(tmp_path))
+    path = tmp_path / "msigdb" / "c5.go.bp.v2023.2.Hs.symbols.gmt"
+    path.parent.mkdir()
+    path.write_text("GOBP_ONE\thttp://x\tA\tB\r\n", encoding="utf-8")
+    assert dict(gene_sets("c5.go.bp.v2023.2")) == {"GOBP_ONE": ("A", "B")}
+    path.write_text("GOBP_ONE\thttp://x\tA\tC\r\n", encoding="utf-8")
+    with pytest.raises(PertbaseError, match="sha256"):
+        gene_sets("c5.go.bp.v2023.2")
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest():

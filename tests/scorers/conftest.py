@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pertbase.folds import OUTCOMES, SCORES, Answers, Truth
+
+sys.path.append(str(Path(__file__).parent))  # for reasons_by_hand
 
 MakeFold = Callable[..., tuple[Truth, Answers]]
 

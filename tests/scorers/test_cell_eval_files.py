@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import sys
+from types import ModuleType
+from typing import Any
+
 import anndata
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import cdist
 
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import Effects, Fold, FoldMaker, FoldSpec, open_fold
@@ -85,13 +91,56 @@ def test_files_are_not_written_over_and_need_cells(folders, fold, effects, tmp_p
         write_cell_eval(effects, bare, tmp_path)
 
 
-def test_distances_are_skipped_with_a_reason_where_pertpy_is_not_there(fold, effects) -> None:  # type: ignore[no-untyped-def]
+@pytest.fixture
+def pertpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pertpy, or where it is not installed a stand-in with the energy distance of its definition."""
     try:
         import pertpy  # noqa: F401
     except ImportError:
-        with pytest.raises(UnsupportedError, match=r"pertbase\[pertpy\]"):
-            distances(effects, fold)
-        return
-    table = distances(effects, fold, names=["edistance"], max_cells=30)
-    assert len(table) == len(effects.conditions)
-    assert np.isfinite(table["predicted"]).all()
+        tools = ModuleType("pertpy.tools")
+        tools.Distance = _Distance  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "pertpy", ModuleType("pertpy"))
+        monkeypatch.setitem(sys.modules, "pertpy.tools", tools)
+
+
+class _Distance:
+    def __init__(self, metric: str) -> None:
+        assert metric == "edistance"
+
+    def __call__(self, first: np.ndarray, second: np.ndarray) -> float:
+        between = cdist(first, second, "sqeuclidean").mean()
+        within = [cdist(side, side, "sqeuclidean").sum() / len(side) / (len(side) - 1) for side in (first, second)]
+        return float(2 * between - sum(within))
+
+
+def test_the_right_effect_brings_cells_nearer_to_the_real_ones_and_no_effect_does_not(fold, pertpy) -> None:  # type: ignore[no-untyped-def]
+    truth = fold.truth.effects
+    right = distances(truth, fold, names=["edistance"], max_cells=30)
+    none = distances(Effects(0 * truth.values, truth.conditions, truth.genes), fold, names=["edistance"], max_cells=30)
+    keys = ["context", "perturbation"]
+    assert (
+        right[keys]
+        .sort_values(keys, ignore_index=True)
+        .equals(truth.conditions[keys].astype(object).sort_values(keys, ignore_index=True))
+    )
+    np.testing.assert_array_equal(right["control"], none["control"])
+    assert np.isfinite(right[["predicted", "control"]]).all(axis=None)
+    strong = right["control"] > right["control"].median()
+    assert (right["predicted"] < right["control"])[strong].mean() > 0.9
+    assert right["predicted"].mean() < none["predicted"].mean()
+
+
+def test_distances_are_refused_with_the_remedy_where_pertpy_cannot_be_imported(fold, effects, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setitem(sys.modules, "pertpy.tools", None)
+    with pytest.raises(UnsupportedError, match=r"Run `pip install 'pertbase\[pertpy\]'"):
+        distances(effects, fold)
+
+
+def test_a_disk_that_fills_is_an_error_that_names_the_file(fold, effects, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pertbase.scorers._cell_eval.write_hdf5", full)
+    with pytest.raises(PertbaseError, match=r"real\.h5ad.*No space left"):
+        write_cell_eval(effects, fold, tmp_path / "out")
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

@@ -263,3 +263,55 @@ def test_scores_are_plain_values_by_context_and_regime(random) -> None:  # type:
     assert list(scores["by_regime"]) == ["r"]  # that of the questions that are not ambiguous
     assert scores["by_context"]["K"]["n_conditions"] == 8
     json.dumps(scores)
+
+
+def test_correlation_of_every_two_rows_is_numpys_on_the_genes_that_both_keep(rng: np.random.Generator) -> None:
+    values, kept = rng.normal(3, 1, (7, 40)), rng.random((7, 40)) < 0.7
+    found = metrics.pairwise(values, kept)
+    pairs = [(i, j) for i in range(7) for j in range(i + 1, 7)]
+    expected = [
+        np.corrcoef(values[i, both], values[j, both])[0, 1] for i, j in pairs if (both := kept[i] & kept[j]).any()
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    values[0] = 0.1  # constant, if not exactly so once its mean is taken off
+    values[1, kept[1] & kept[2]] = 2.0  # constant on the genes of one pair only
+    found = dict(zip(pairs, metrics.pairwise(values, kept), strict=True))
+    assert {pair for pair, value in found.items() if math.isnan(value)} == {(0, j) for j in range(1, 7)} | {(1, 2)}
+
+
+def test_a_collapsed_prediction_shows_beside_the_truth(rng: np.random.Generator) -> None:
+    measured = rng.normal(0, 0.5, (6, 50))
+    truth = truth_of(measured, np.ones((6, 50)), contexts=["A"] * 3 + ["B"] * 3)
+    conditions, genes = truth.effects.conditions, truth.effects.genes
+    # The same of every perturbation, and another thing in each context, which is none of a pair's business.
+    collapsed = Effects(np.repeat(rng.normal(0, 1, (2, 50)), 3, axis=0), conditions, genes)
+    pairwise = expression(collapsed, truth).pairwise
+    within = [np.corrcoef(measured[i], measured[j])[0, 1] for i, j in ((0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5))]
+    assert pairwise["predicted"] == pytest.approx(1.0)
+    assert pairwise["measured"] == pytest.approx(np.mean(within))
+    assert (pairwise["n"], pairwise["n_nan"]) == (6, 0)
+    own = expression(truth.effects, truth).pairwise
+    assert own["predicted"] == own["measured"]
+
+
+def test_own_targets_and_unsupported_conditions_make_no_pair_alike(rng: np.random.Generator) -> None:
+    measured = rng.normal(0, 0.1, (4, 30))
+    measured[[0, 1], [0, 0]] = -9.0  # two perturbations of one target are no more alike for its own effect
+    truth = truth_of(measured, np.ones((4, 30)), targets=["G0", "G0+G1", "T2", "T3"])
+    status = np.array(["ok", "ok", "unsupported", "unsupported"], dtype=object)
+    values = np.where((status == "ok")[:, None], measured, 0.0)
+    pairwise = expression(Effects(values, truth.effects.conditions, truth.effects.genes, status=status), truth).pairwise
+    assert pairwise["n"] == 1
+    assert pairwise["predicted"] == pytest.approx(np.corrcoef(measured[0, 2:], measured[1, 2:])[0, 1])
+    none = Effects(np.zeros_like(measured), truth.effects.conditions, truth.effects.genes)
+    found = expression(none, truth).pairwise
+    assert math.isnan(found["predicted"])
+    assert (found["n"], found["n_nan"]) == (6, 6)
+
+
+def test_a_single_condition_has_no_pair() -> None:
+    truth = truth_of(np.ones((1, 4)), np.ones((1, 4)))
+    pairwise = expression(truth.effects, truth).pairwise
+    assert math.isnan(pairwise["predicted"])
+    assert math.isnan(pairwise["measured"])
+    assert pairwise["n"] == 0

@@ -6,12 +6,12 @@ import gzip
 import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from pertbase._frozen import FrozenMapping
 from pertbase._unpickle import read_pickle
 from pertbase.errors import InputError, unknown_name
 
@@ -24,6 +24,11 @@ DEFAULT = "GO_Biological_Process_2023"
 _PACKAGE = "blitzgsea"
 HUMAN = 9606
 
+MSIGDB = "c5.go.bp.v2023.2"
+_MSIGDB_FILE = f"msigdb/{MSIGDB}.Hs.symbols.gmt"
+# The address was not fetched when this was written, so that no checksum is known beforehand: the first copy's is kept.
+_MSIGDB_URL = f"https://data.broadinstitute.org/gsea-msigdb/msigdb/release/2023.2.Hs/{MSIGDB}.Hs.symbols.gmt"
+
 
 def gene_sets(source: str | Path) -> GeneSets:
     """Return the gene sets that a name or a file means.
@@ -31,8 +36,9 @@ def gene_sets(source: str | Path) -> GeneSets:
     Parameters
     ----------
     source
-        ``GO_Biological_Process_2023``, or a ``.gmt`` file, a table of annotations (see :func:`read_gene2go`), either
-        gzipped or not; files are found as data files are (``PERTBASE_DATA``).
+        ``GO_Biological_Process_2023``; ``c5.go.bp.v2023.2``, MSigDB's, which is fetched once and asked for the same
+        checksum ever after; or a ``.gmt`` file, a table of annotations (see :func:`read_gene2go`), either gzipped or
+        not. Files are found as data files are (``PERTBASE_DATA``).
 
     Raises
     ------
@@ -42,9 +48,11 @@ def gene_sets(source: str | Path) -> GeneSets:
     name = str(source)
     if name == DEFAULT:
         return default_gene_sets()
+    if name == MSIGDB:
+        return _msigdb()
     suffixes = Path(name).suffixes
     if not suffixes and "/" not in name and name != "gene2go" and not Path(name).exists():
-        raise unknown_name("gene_sets", name, [DEFAULT, "a .gmt file", "a gene2go file"])
+        raise unknown_name("gene_sets", name, [DEFAULT, MSIGDB, "a .gmt file", "a gene2go file"])
     from pertbase.folds._data import find_data
 
     path = find_data(name)
@@ -73,6 +81,21 @@ def default_gene_sets() -> GeneSets:
         value=DEFAULT,
         remedy=f"pip install {_PACKAGE}, or name a .gmt file",
     )
+
+
+def _msigdb() -> GeneSets:
+    from pertbase.folds._data import find_or_fetch
+    from pertbase.folds._download import Origin
+
+    origin = Origin.of(
+        url=_MSIGDB_URL,
+        licence="CC BY 4.0",
+        citation=(
+            "Liberzon et al., Molecular signatures database (MSigDB) 3.0, Bioinformatics 27:1739 (2011), "
+            "doi:10.1093/bioinformatics/btr260; the Gene Ontology Consortium, Genetics 224:iyad031 (2023)"
+        ),
+    )
+    return read_gmt(find_or_fetch(_MSIGDB_FILE, origin))
 
 
 def read_gmt(path: str | Path) -> GeneSets:
@@ -225,4 +248,4 @@ def _grouped(names: pd.Series, genes: pd.Series, path: Path) -> GeneSets:
 def _checked(sets: dict[str, tuple[str, ...]], path: str | Path) -> GeneSets:
     if not sets:
         raise InputError("holds no gene sets", file=path)
-    return MappingProxyType(sets)
+    return FrozenMapping(sets)

@@ -68,5 +68,6 @@ Figures between the second and the last but one are balanced accuracies. The sha
 
 from pertbase.simulate._config import SimulationConfig
 from pertbase.simulate._screen import NAME, Mechanism, Simulation, load_screen, simulate_screen
+from pertbase.simulate._true_paths import true_paths
 
-__all__ = ["NAME", "Mechanism", "Simulation", "SimulationConfig", "load_screen", "simulate_screen"]
+__all__ = ["NAME", "Mechanism", "Simulation", "SimulationConfig", "load_screen", "simulate_screen", "true_paths"]

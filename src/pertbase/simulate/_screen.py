@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from pertbase._frozen import FrozenMapping
 from pertbase._random import generator
 from pertbase.errors import InputError
 from pertbase.folds import CONTROL, Effects, Perturbation, Screen
@@ -133,8 +133,8 @@ def simulate_screen(*, seed: int = 0, config: SimulationConfig | None = None) ->
     cells, counts = _sample(conditions, change, basal, noise, config, sampling)
     values, total = normalise(counts)
     graph = corrupt(network, genes, config, corruption)
-    gene_sets = MappingProxyType(draw_gene_sets(genes, config, corruption))
-    screen = Screen.from_anndata(_anndata(values, counts, cells, genes, panel.perturbations, gene_sets, total))
+    gene_sets = FrozenMapping(draw_gene_sets(genes, config, corruption))
+    screen = Screen.from_anndata(_anndata(values, counts, cells, genes, panel.perturbations, gene_sets, graph, total))
     return Simulation(
         screen=screen,
         graph=graph,
@@ -218,6 +218,7 @@ def _anndata(
     genes: Genes,
     perturbations: Mapping[str, Perturbation],
     gene_sets: Mapping[str, tuple[str, ...]],
+    graph: pd.DataFrame,
     total: float,
 ) -> AnnData:
     from anndata import AnnData
@@ -233,6 +234,7 @@ def _anndata(
         "perturbations": perturbation_table(perturbations),
         # What models may know of these invented genes; the network itself stays with the truth.
         "gene_sets": set_table(gene_sets),
+        "graph": graph,
     }
     return adata
 

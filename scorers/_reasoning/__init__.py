@@ -1,0 +1,1 @@
+"""Scores of reasons: claimed triplets against references, nulls and control answers."""

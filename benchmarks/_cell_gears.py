@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 VERSION = "0.1.2"
-PACKAGES = (f"cell-gears=={VERSION}", "scipy<1.15", "pandas<3", "numpy<2.4", "scikit-learn<1.8")
+# It does not say that it needs torch-geometric.
+PACKAGES = (f"cell-gears=={VERSION}", "torch-geometric", "scipy<1.15", "pandas<3", "numpy<2.4", "scikit-learn<1.8")
 N_PERTURBATIONS, N_PAIRS = 60, 10
 DEFAULT_ENVIRONMENT = Path.home() / ".cache" / "pertbase" / "benchmarks" / f"cell-gears-{VERSION}"
 
@@ -28,12 +29,14 @@ def environment(folder: Path) -> Path:
     import torch
 
     python = folder / "bin" / "python"
+    works = [python, "-P", "-c", "import gears"]
     if not python.exists():
         venv.create(folder, with_pip=True)
-    if subprocess.run([python, "-c", "import gears"], capture_output=True, check=False).returncode:
+    if subprocess.run(works, capture_output=True, check=False).returncode:
         same = re.match(r"[0-9.]+", torch.__version__)
         wanted = (*PACKAGES, f"torch=={same[0]}" if same else "torch")
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
+        subprocess.run(works, check=True)
     return python
 
 

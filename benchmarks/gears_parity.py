@@ -80,7 +80,7 @@ def curve(module: GearsModule, batches: list[CellPairs]) -> list[float]:
         loss.backward()
         torch.nn.utils.clip_grad_value_(module.parameters(), 1.0)
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     return losses
 
 

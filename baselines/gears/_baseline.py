@@ -42,12 +42,22 @@ class GEARS(LightningBaseline):
     same in every context and for every set of controls; a context that training does not have gets them too. Several
     contexts are trained together, each cell against controls of its own. A drug is its targets, with their signs.
 
+    A target is told from others by its neighbours in the target graph as much as by itself. Where gene sets are few and
+    large, those of one set have the same neighbours and are hardly told apart; ``target_neighbours=0`` leaves each
+    target to itself, which is better for combinations of perturbed targets (figures in ``benchmarks/README.md``) and
+    says little of others. The learning rate halves each epoch: a screen of few cells is trained for few steps, however
+    many epochs are asked for, unless ``decay`` is raised.
+
+    Ranks that share a batch normalise by the moments of all of it, and train what one process does to rounding.
+
     Presets
     -------
     ``corrected``
         The default. Genes of every cell see the co-expression graph; the direction loss has a gradient; controls are
         redrawn each epoch, matched by context and batch; co-expression is within contexts; targets have signs (-1
-        lowers, +1 raises; unknown ones count as -1, as most drugs inhibit); the uncertainty loss has its penalty.
+        lowers, +1 raises; unknown ones count as -1, as most drugs inhibit); the uncertainty loss has its penalty;
+        perturbations are normalised, where it predicts, by all of train's and not by averages over past batches, which
+        lag behind the weights and, with few perturbations, blow effects up.
     ``upstream``
         cell-gears 0.1.2 to rounding: only the first cell of a batch sees the co-expression graph, the direction loss is
         a step function, one control is drawn for all epochs, signs are ignored, and the epoch is selected on the 20

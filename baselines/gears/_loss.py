@@ -27,6 +27,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pertbase.baselines.gears._across_ranks import gathered, place
+
 __all__ = ["PRESETS", "LossTerms", "Preset", "gears_loss"]
 
 Preset = Literal["upstream", "corrected"]
@@ -68,6 +70,8 @@ def gears_loss(
 ) -> Tensor:
     """Return the loss of a batch; see the module.
 
+    Where ranks share the batch, it is this rank's part of it times their number: gradients of ranks are averaged.
+
     Parameters
     ----------
     predicted, log_variance
@@ -80,9 +84,10 @@ def gears_loss(
         lambda, gamma and r.
     """
     kept = terms.kept[terms.condition].to(predicted.dtype)
-    present, of_cell, n_cells = torch.unique(terms.condition, return_inverse=True, return_counts=True)
+    conditions, own = gathered(terms.condition)
+    present, of_cell, n_cells = torch.unique(conditions, return_inverse=True, return_counts=True)
     # A condition without any gene left would divide by zero; it has no term, as its sum is empty.
-    share = 1.0 / (len(present) * n_cells[of_cell] * kept.sum(1).clamp(min=1))
+    share = place()[1] / (len(present) * n_cells[of_cell[own]] * kept.sum(1).clamp(min=1))
     error = (predicted - terms.observed).square()
     if gamma == 2:
         error = error.square()  # a power of 4, without the logarithm that a general one takes

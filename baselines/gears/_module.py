@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from pertbase.baselines.gears._across_ranks import place
 from pertbase.baselines.gears._loss import LossTerms, Preset, gears_loss
 from pertbase.baselines.gears._nets import GearsNet, Grouping, group
 from pertbase.baselines.harness import PerturbationModule
@@ -94,6 +95,7 @@ class GearsModule(PerturbationModule):
             if name in ("kept", "mean_control") or name.startswith(("net.gene_graph.", "net.target_graph."))
         ]
         self._val: tuple[list[Perturbation], np.ndarray] | None = None
+        self._known: Grouping | None = None
 
     # -- training -------------------------------------------------------------------------------------------
 
@@ -111,6 +113,11 @@ class GearsModule(PerturbationModule):
         obs = sampler.cells.obs
         rows = np.flatnonzero(obs["is_control"].to_numpy(dtype=bool) & (obs["split"] == "train").to_numpy())
         self.mean_control = torch.from_numpy(mean_rows(sampler.cells.X, rows).astype(np.float32))
+        targets, signs = (torch.from_numpy(item) for item in sampler.encoded())
+        cells = torch.bincount(torch.from_numpy(sampler.condition), minlength=len(targets))
+        distinct = group(targets[cells > 0], self._used(signs[cells > 0]))
+        counts = torch.zeros_like(distinct.counts).index_add(0, distinct.of_cell, cells[cells > 0].float())
+        self._known = replace(distinct, counts=counts)
 
     def select_on(self, perturbations: Sequence[Perturbation], measured: np.ndarray) -> None:
         """Log after each epoch ``val_mse_top20``: the error on the 20 genes of largest measured effect.
@@ -145,12 +152,17 @@ class GearsModule(PerturbationModule):
             uncertainty_weight=self.optimisation.uncertainty_weight,
         )
 
+    def on_train_batch_end(self, outputs: Any, batch: CellPairs, batch_idx: int) -> None:
+        """After an epoch's last batch, let statistics between perturbations follow the weights (``corrected``)."""
+        if self.preset == "corrected" and self._known is not None and self.trainer.is_last_batch:
+            self.net.settle(self._known.to(self.device))
+
     def configure_optimizers(self) -> Any:
         """Return Adam with a learning rate that falls after each epoch."""
         about = self.optimisation
         # Fused: of a step at 300 genes, a quarter was Adam going over the embeddings of 15,000 targets a dozen times.
         optimiser = torch.optim.Adam(
-            self.parameters(), lr=about.learning_rate, weight_decay=about.weight_decay, fused=True
+            self.parameters(), lr=about.learning_rate, weight_decay=about.weight_decay, fused=self.may_fuse
         )
         schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=1, gamma=about.decay)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "epoch"}}
@@ -167,8 +179,8 @@ class GearsModule(PerturbationModule):
         self.train(training)
         top = np.argsort(-np.abs(measured), axis=1, kind="stable")[:, :TOP_GENES]
         error = np.take_along_axis(predicted - measured, top, axis=1)
-        # Every rank predicts all of val, so there is nothing to gather.
-        self.log("val_mse_top20", float(np.mean(error**2)), rank_zero_only=False, sync_dist=False)
+        # Every rank predicts all of val and finds the same; the mean over ranks spares Lightning's advice to take it.
+        self.log("val_mse_top20", float(np.mean(error**2)), sync_dist=self.trainer.world_size > 1)
 
     def compiled_parts(self) -> Sequence[torch.nn.Module]:
         """Return none: the number of distinct perturbations, and with it every shape, changes with each batch."""
@@ -263,7 +275,12 @@ class GearsModule(PerturbationModule):
     # -- perturbations --------------------------------------------------------------------------------------
 
     def _group(self, targets: Tensor, signs: Tensor) -> Grouping:
-        return group(targets, self._used(signs), first_slot_only=self.preset == "upstream")
+        original = self.preset == "upstream"
+        if not original or place()[0] == 0:
+            return group(targets, self._used(signs), first_slot_only=original)
+        # The first slot of a batch that ranks share is rank 0's.
+        others = group(targets, self._used(signs))
+        return replace(others, co_expressed=torch.zeros_like(others.co_expressed))
 
     def _used(self, signs: Tensor) -> Tensor:
         """Return what embeddings are multiplied with: the sign, unknown ones taken for inhibition; 1 in upstream.

@@ -1,4 +1,7 @@
-"""Batch normalisation of rows that stand for several, and of linear layers without storing what they give."""
+"""Batch normalisation of rows that stand for several, and of linear layers without storing what they give.
+
+Its moments are those of the whole batch, also where ranks share it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pertbase.baselines.gears._across_ranks import summed
 
 __all__ = ["Perceptron", "fold", "folded_by_running", "normalised", "statistics", "track"]
 
@@ -60,14 +65,14 @@ def statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, n: Tensor) 
 
 def normalised(norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) -> Tensor:
     """Return batch normalisation of rows that stand for ``counts`` rows each; shape (n_rows, n_channels)."""
-    n = counts.sum()
     if not norm.training:
-        scale, offset = statistics(norm, x[0], x[0], n)
+        scale, offset = statistics(norm, x[0], x[0], counts)
         return x * scale + offset
+    n = summed(counts.sum())
     weight = counts / n
-    mean = weight @ x
+    mean = summed(weight @ x)
     centred = x - mean
-    variance = weight @ (centred * centred)
+    variance = summed(weight @ (centred * centred))
     track(norm, mean, variance, n)
     return centred * (norm.weight * torch.rsqrt(variance + norm.eps)) + norm.bias
 
@@ -109,11 +114,11 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d, x: Tensor, counts: Tensor) 
     """
     if not norm.training:
         return folded_by_running(linear, norm)
-    n = counts.sum() * x.shape[1]
+    n = summed(counts.sum()) * x.shape[1]
     # In full precision whatever the autocast: these are differences of large sums.
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        mean, square = _moments(wide, counts / n)
+        mean, square = (summed(item) for item in _moments(wide, counts / n))
         weight, bias, centre, variance = fold(linear.weight, norm.weight, norm.bias, mean, square, eps=norm.eps)
         track(norm, centre + linear.bias, variance, n)
         # The layer's bias cancels. It still gets a gradient, of zero, so that weight decay acts on it as on the others.

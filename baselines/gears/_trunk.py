@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pertbase.baselines.gears._across_ranks import add_over_ranks_, summed
 from pertbase.baselines.gears._norm import Perceptron, fold, folded_by_running, track
 
 __all__ = ["trunk"]
@@ -63,7 +64,7 @@ def trunk(genes: Tensor, terms: Tensor, version: Tensor, counts: Tensor, shared:
             *(first.weight, first.bias, first_norm.weight, first_norm.bias, first_norm.eps),
             *(last.weight, last.bias, last_norm.weight, last_norm.bias, last_norm.eps),
         )
-        n = counts.sum() * genes.shape[1]
+        n = summed(counts.sum()) * genes.shape[1]
         for (linear, norm), (centre, variance) in zip(shared.layers(), (moments[:2], moments[2:]), strict=True):
             track(norm, centre + linear.bias, variance, n)
         result: Tensor = own
@@ -146,13 +147,14 @@ class _Trunk(torch.autograd.Function):
     ) -> Any:
         a, _, a_scale, a_offset, a_eps, b, _, b_scale, b_offset, b_eps = given
         n_rows, n_genes, width = len(terms), genes.shape[1], a.shape[0]
-        share = counts / (counts.sum() * n_genes)
+        share = counts / (summed(counts.sum()) * n_genes)
         parts = _parts(n_rows, n_genes, width, genes.device)
         grid = _Grid(genes, terms, version, parts)
 
         mean, square = genes.new_zeros(a.shape[1]), genes.new_zeros(a.shape[1], a.shape[1])
         for part in parts:
             _add_moments(grid.hidden(part), share[part], mean, square)
+        add_over_ranks_(mean, square)
         first = _leaves(a, a_scale, a_offset, mean, square)
         with torch.enable_grad():
             weight, bias, *of_a = fold(*first, eps=a_eps)
@@ -162,6 +164,7 @@ class _Trunk(torch.autograd.Function):
         for part in parts:
             values = _inner(grid.hidden(part), weight.detach(), bias.detach(), inner[part])
             _add_moments(values, share[part], mean, square)
+        add_over_ranks_(mean, square)
         last = _leaves(b, b_scale, b_offset, mean, square)
         (leaf,) = _leaves(decoder)
         with torch.enable_grad():
@@ -192,6 +195,7 @@ class _Trunk(torch.autograd.Function):
             d_per_gene.addcmul_(row, gradient[:, None])
         d_last = torch.autograd.grad(ctx.decoded, ctx.last, (d_per_gene, d_own.sum(0)), retain_graph=True)
         d_decoder, d_b, d_b_scale, d_b_offset, d_mean, d_square = d_last
+        add_over_ranks_(d_mean, d_square)
 
         d_genes, d_terms = torch.zeros_like(genes), torch.zeros_like(terms)
         d_weight, d_bias = torch.zeros_like(weight), weight.new_zeros(len(weight))
@@ -208,6 +212,7 @@ class _Trunk(torch.autograd.Function):
             _accumulate(narrow[:n], hidden, version[part], d_genes, d_terms[part])
         d_first = torch.autograd.grad(ctx.folded, ctx.first, (d_weight, d_bias), retain_graph=True)
         d_a, d_a_scale, d_a_offset, d_mean, d_square = d_first
+        add_over_ranks_(d_mean, d_square)
         symmetric = d_square + d_square.T
         for part in parts:
             hidden = grid.hidden(part)

@@ -16,7 +16,7 @@ from pertbase.baselines.base import ExpressionBaseline
 from pertbase.baselines.harness._settings import TrainerSettings
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import Effects, Inputs, Training
-from pertbase.folds._batches import Pairing, PairSampler
+from pertbase.folds._batches import Pairing, PairSampler, Sampler
 from pertbase.folds._cells import hash_frame
 
 if TYPE_CHECKING:
@@ -204,8 +204,11 @@ class LightningBaseline(ExpressionBaseline):
                 self._module = train(self, training, Path(temporary), self._settings)
         return self
 
-    def sampler(self, training: Training, module: PerturbationModule, *, split: str = "train") -> PairSampler:
-        """Return what draws the batches of a training: cells of the perturbations that the module speaks to."""
+    def sampler(self, training: Training, module: PerturbationModule, *, split: str = "train") -> Sampler:
+        """Return what draws the batches of a training: pairs of cells, of perturbations that the module speaks to.
+
+        A model of something else than pairs returns a sampler of its own; its module's methods get what that yields.
+        """
         if training.cells is None:
             raise InputError("there are no cells to draw", key="training.cells", value=None)
         return PairSampler(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from pertbase.baselines.harness._module import PerturbationModule
 from pertbase.baselines.harness._predict import Asked, predicted_effects
 from pertbase.errors import InputError, PertbaseError
 
-__all__ = ["Checkpoints", "Losses", "Seeding", "Selection", "seed_torch"]
+__all__ = ["Checkpoints", "Heartbeat", "Losses", "Seeding", "Selection", "seed_torch"]
+
+_log = logging.getLogger("pertbase.training")
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -118,18 +122,82 @@ class Selection(Callback):
             raise TypeError("selection is of a PerturbationModule")
         rank, world = trainer.global_rank, trainer.world_size
         mine = np.arange(rank, len(self.measured), world)
-        error, size = 0.0, 0.0
+        asked, measured = self.asked.take(mine), self.measured[mine]
+        predicted = np.zeros_like(measured)
         if len(mine):
             with trainer.precision_plugin.val_step_context():
-                predicted = predicted_effects(module, self.asked.take(mine))
-            error = float(((predicted - self.measured[mine]) ** 2).sum())
-            size = float((self.measured[mine] ** 2).sum())
+                predicted = predicted_effects(module, asked)
+        others = module.selection_scores(asked.inputs, predicted, measured)
+        found = [((predicted - measured) ** 2).sum(), (measured**2).sum(), *(item.sum() for item in others.values())]
         if world > 1:
-            sums = torch.tensor([error, size], dtype=torch.float32, device=module.device)
-            error, size = (float(item) for item in trainer.strategy.reduce(sums, reduce_op="sum"))
+            sums = torch.tensor(found, dtype=torch.float32, device=module.device)
+            found = trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        error, size, *rest = map(float, found)
+        for name, total in zip(others, rest, strict=True):
+            module.log(name, total / len(self.measured), sync_dist=world > 1)
         module.log("val_mse", error / self.measured.size, prog_bar=True, sync_dist=world > 1)
         if size > 0:
             module.log("val_explained", 1.0 - error / size, sync_dist=world > 1)
+
+
+class Heartbeat(Callback):
+    """Tells the logger ``pertbase.training`` how far a training is, where no progress bar does.
+
+    A line when it starts, one after the first epoch and the last, and between them one every so many seconds, within a
+    long epoch too.
+
+    Parameters
+    ----------
+    monitor
+        The figure that epochs are selected by, told with each; the loss where there is none.
+    every
+        Seconds between lines.
+    """
+
+    def __init__(self, monitor: str | None, *, every: float = 30.0) -> None:
+        self.monitor = monitor
+        self.every = every
+        self._started = self._told = 0.0
+        self._ended = 0
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Say how much there is to do, and from where on."""
+        self._started = self._told = time.monotonic()
+        done = f", taken up at epoch {trainer.current_epoch + 1}" if trainer.global_step else ""
+        steps = int(trainer.num_training_batches)
+        _log.info("training on %s: at most %s epochs of %s steps%s", module.device, trainer.max_epochs, steps, done)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Say which step this is, where nothing was said for long."""
+        if time.monotonic() - self._told >= self.every and batch_idx + 1 < trainer.num_training_batches:
+            what = f"step {batch_idx + 1} of {int(trainer.num_training_batches)}"
+            self._tell(trainer.current_epoch + 1, trainer, what)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Keep in mind which epoch ended: what the module itself logs of it is not there yet."""
+        self._ended = trainer.current_epoch + 1
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Say how good the epoch before was, the first, or where nothing was said for long."""
+        if self._ended == 1 or (self._ended and time.monotonic() - self._told >= self.every):
+            self._tell_epoch(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Say how good the last epoch was."""
+        if self._ended:
+            self._tell_epoch(trainer)
+
+    def _tell_epoch(self, trainer: pl.Trainer) -> None:
+        name = self.monitor or "train_loss"
+        value = trainer.callback_metrics.get(name)
+        self._tell(self._ended, trainer, name if value is None else f"{name} {float(value):.4g}")
+        self._ended = 0
+
+    def _tell(self, epoch: int, trainer: pl.Trainer, what: str) -> None:
+        self._told = time.monotonic()
+        _log.info("epoch %s of %s: %s, %.0f s", epoch, trainer.max_epochs, what, self._told - self._started)
 
 
 class Checkpoints(Checkpoint):
@@ -138,7 +206,8 @@ class Checkpoints(Checkpoint):
     Lightning's own keeps the two in one callback per trigger, numbers names it finds taken, and says of neither when
     training ended. Here every file is written aside and renamed; ``best.ckpt`` is always written before the
     ``last.ckpt`` that speaks of it, so that a stop between the two costs one interval and mixes nothing; and
-    ``last.ckpt`` knows whether training had ended.
+    ``last.ckpt`` knows whether training had ended. Then it says that and no more: there is nothing to go on with, and
+    the optimiser's state alone is twice the weights.
 
     Parameters
     ----------
@@ -205,7 +274,11 @@ class Checkpoints(Checkpoint):
     def _save(self, trainer: pl.Trainer, path: Path, *, weights_only: bool = False) -> None:
         aside = path.with_name(f".{path.name}.part")
         try:
-            trainer.save_checkpoint(aside, weights_only=weights_only)
+            if self.ended and path == self.last:
+                if trainer.is_global_zero:
+                    torch.save({"callbacks": {self.state_key: self.state_dict()}}, aside)
+            else:
+                trainer.save_checkpoint(aside, weights_only=weights_only)
             if trainer.is_global_zero:
                 with aside.open("rb") as written:
                     os.fsync(written.fileno())

@@ -10,7 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 
 from pertbase.errors import InputError
-from pertbase.folds._batches import CellPairs, PairSampler
+from pertbase.folds._batches import Sampler
 
 __all__ = ["PairLoader", "ahead"]
 
@@ -29,7 +29,7 @@ class PairLoader:
         Batches drawn ahead in a thread; 0 draws each when it is asked for.
     """
 
-    def __init__(self, sampler: PairSampler, *, prefetch: int = 0) -> None:
+    def __init__(self, sampler: Sampler, *, prefetch: int = 0) -> None:
         self.sampler = sampler
         self.prefetch = prefetch
         self.trainer: pl.Trainer | None = None
@@ -37,7 +37,7 @@ class PairLoader:
     def __len__(self) -> int:
         return self.sampler.steps
 
-    def __iter__(self) -> Iterator[CellPairs]:
+    def __iter__(self) -> Iterator[Any]:
         trainer = self.trainer
         if trainer is None:
             raise RuntimeError("the loader has no trainer to read its position off")
@@ -65,16 +65,14 @@ class PairLoader:
             )
 
 
-def ahead(batches: Iterator[CellPairs], number: int) -> Iterator[CellPairs]:
+def ahead(batches: Iterator[Any], number: int) -> Iterator[Any]:
     """Yield the same batches, up to ``number`` of them drawn ahead in a thread."""
     if not number:
         yield from batches
         return
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as executor:
         # One thread, so that the iterator is never advanced twice at a time and order is kept.
-        waiting: list[Future[list[CellPairs]]] = [
-            executor.submit(lambda: list(islice(batches, 1))) for _ in range(number)
-        ]
+        waiting: list[Future[list[Any]]] = [executor.submit(lambda: list(islice(batches, 1))) for _ in range(number)]
         while found := waiting.pop(0).result():
             waiting.append(executor.submit(lambda: list(islice(batches, 1))))
             yield found[0]

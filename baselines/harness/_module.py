@@ -14,13 +14,15 @@ from torch.utils.checkpoint import checkpoint
 
 from pertbase.errors import InputError
 from pertbase.folds import Inputs, Perturbation
-from pertbase.folds._batches import CellPairs, PairSampler, dense_rows, encode_targets
+from pertbase.folds._batches import CellPairs, dense_rows, encode_targets
 
 __all__ = ["PerturbationModule"]
 
 
 class PerturbationModule(pl.LightningModule):
     """A model of cell pairs: it predicts what a control cell would express under a perturbation.
+
+    ``pairs`` is a :class:`~pertbase.folds._batches.CellPairs`, unless the baseline has a sampler of its own.
 
     Write ``forward``, ``training_step`` and ``configure_optimizers``, and set ``vocabulary`` in ``__init__``. Draw from
     torch's own generator only (dropout does): it is seeded before each step from the run's seed, the epoch, the step
@@ -55,14 +57,14 @@ class PerturbationModule(pl.LightningModule):
         self.batch_names = pd.Index([], dtype=object)
 
     @abstractmethod
-    def forward(self, pairs: CellPairs) -> torch.Tensor:
+    def forward(self, pairs: Any) -> torch.Tensor:
         """Return the expression of the control cells under their perturbations, shape (B, G).
 
         ``pairs.perturbed`` must not be read: where a model predicts, there are no perturbed cells.
         """
 
     @abstractmethod
-    def training_step(self, pairs: CellPairs) -> torch.Tensor:
+    def training_step(self, pairs: Any) -> torch.Tensor:
         """Return the loss of a batch. The harness logs it as ``train_loss``."""
 
     @abstractmethod
@@ -76,13 +78,31 @@ class PerturbationModule(pl.LightningModule):
         """
         return bool(perturbation.targets) and all(gene in self.vocabulary for gene in perturbation.targets)
 
-    def prepare(self, sampler: PairSampler) -> None:
+    def prepare(self, sampler: Any) -> None:
         """Take what is needed from the training's cells, once, before training. Call this method where overridden."""
         self.contexts, self.batch_names = sampler.contexts, sampler.batch_names
+
+    @property
+    def may_fuse(self) -> bool:
+        """Whether an optimiser may be fused: in mixed precision Lightning clips no gradients of one that is."""
+        attached = self._trainer
+        return self.device.type != "mps" and (attached is None or not str(attached.precision).endswith("mixed"))
 
     def compiled_parts(self) -> Sequence[torch.nn.Module]:
         """Return the modules that ``trainer.compile=true`` compiles: the direct children."""
         return list(self.children())
+
+    def selection_scores(self, asked: Inputs, predicted: np.ndarray, measured: np.ndarray) -> dict[str, np.ndarray]:
+        """Return further scores of val to be logged after each epoch: name -> one value a condition; none here.
+
+        Parameters
+        ----------
+        asked
+            Conditions, or a rank's share of them, which may be empty; with the basal expression of their contexts.
+        predicted, measured
+            Their effects, shape (n_conditions, n_genes).
+        """
+        return {}
 
     def checkpointed(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function; where gradient checkpointing is on, its activations are computed again when needed."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -245,17 +245,6 @@ class Ranks:
         shutil.rmtree(self.saved, ignore_errors=True)
 
 
-def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(values)
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles read-only views of dictionaries too, which gene sets are handed out as."""
-
-    def reducer_override(self, item: Any) -> Any:
-        return (_read_only, (dict(item),)) if isinstance(item, MappingProxyType) else NotImplemented
-
-
 # -- the training, as ranks read it -------------------------------------------------------------------------
 
 
@@ -266,7 +255,7 @@ def write_training(training: Training, folder: Path) -> None:
     """
     buffers: list[pickle.PickleBuffer] = []
     with (folder / "training.pickle").open("wb") as file:
-        _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(training)
+        pickle.dump(training, file, protocol=5, buffer_callback=buffers.append)
     places = []
     with (folder / "training.arrays").open("wb") as file:
         for buffer in buffers:

@@ -37,7 +37,7 @@ class TrainerSettings:
     gradient_checkpointing
         Whether activations are computed again in the backward pass rather than kept; for modules that support it.
     sync_batchnorm
-        Whether batch norms see the batches of all devices (GPU only).
+        Whether torch's batch norms see the batches of all devices (GPU only). Those of GEARS always do.
     find_unused_parameters
         Whether several devices allow for parameters that a batch does not use, as GEARS and scGPT have; without, they
         are a little faster, and such a batch is an error.

@@ -21,7 +21,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from pertbase._random import generator
 from pertbase.baselines.harness._baseline import supported_conditions
-from pertbase.baselines.harness._callbacks import Checkpoints, Losses, Seeding, Selection, seed_torch
+from pertbase.baselines.harness._callbacks import Checkpoints, Heartbeat, Losses, Seeding, Selection, seed_torch
 from pertbase.baselines.harness._loader import PairLoader
 from pertbase.baselines.harness._module import PerturbationModule
 from pertbase.baselines.harness._predict import ask, reproducible
@@ -135,6 +135,8 @@ def _fit(
     progress = sys.stderr.isatty() if settings.progress is None else settings.progress
     if progress:
         callbacks.append(RichProgressBar())
+    elif place is None or place.rank == 0:
+        callbacks.append(Heartbeat(checkpoints.monitor))
     callbacks.append(checkpoints)
     clip = baseline.clip_norm if baseline.clip_norm is not None else baseline.clip_value
     trainer = pl.Trainer(
@@ -213,6 +215,14 @@ def _finished(module: PerturbationModule, checkpoints: Checkpoints) -> Perturbat
             remedy="lower the learning rate, or clip gradients",
         )
     weights = torch.load(checkpoints.best, map_location="cpu", weights_only=True)["state_dict"]
+    parameters = [name for name, _ in module.named_parameters()]
+    if not all(torch.isfinite(weights[name]).all() for name in parameters):
+        # Nothing was selected on that would have told.
+        raise PertbaseError(
+            "training diverged: the last epoch's weights are not finite",
+            file=checkpoints.folder,
+            remedy="lower the learning rate, or clip gradients",
+        )
     module.to("cpu")
     module.load_state_dict(weights)
     # A module that holds its trainer holds the training's cells too, and is copied with them.

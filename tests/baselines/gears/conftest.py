@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+sys.path.append(str(Path(__file__).parent))  # for a module that processes of their own run
 
 from pertbase.baselines.gears import GEARS
 from pertbase.baselines.gears._nets import Adjacency, GearsNet

@@ -12,7 +12,7 @@ from scipy import sparse
 from pertbase.baselines.gears import GEARS, _graphs
 from pertbase.baselines.gears._graphs import coexpression_graph, target_graph, training_controls
 from pertbase.errors import InputError
-from pertbase.folds import CellTable
+from pertbase.folds import CellTable, FoldMaker, FoldSpec
 
 
 def edges(graph) -> dict[tuple[str, str], float]:
@@ -123,6 +123,24 @@ def test_a_second_fold_never_sees_the_graph_of_the_first(training, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     assert edges(second) != edges(first)
     assert edges(second) == edges(coexpression_graph(half, threshold=0.05))
+
+
+def test_a_second_folds_model_is_the_same_whether_or_not_a_first_fold_left_its_graph(
+    training, small_fold, tmp_path, monkeypatch
+):
+    spec = FoldSpec(kind="unseen_context_genetic")
+    second = FoldMaker(small_fold.screen).make(spec).make_training(seed=0, cells=True)
+    assert len(training_controls(second.cells)) != len(training_controls(training.cells))
+
+    def graph(of, cache: str):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache))
+        module = GEARS(hidden_size=4, coexpression_threshold=0.05).build(of)
+        return module.net.gene_graph.edges, module.net.gene_graph.weight
+
+    first, after, alone = graph(training, "shared"), graph(second, "shared"), graph(second, "own")
+    for one, other in zip(after, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(after[0], first[0])
 
 
 @pytest.mark.parametrize(("changed", "value"), [("k", 3), ("threshold", 0.2), ("by_context", False)])

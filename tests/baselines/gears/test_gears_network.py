@@ -165,6 +165,23 @@ def test_evaluation_uses_running_statistics_and_rows_do_not_meet(net):
     torch.testing.assert_close(together[group(TARGETS, SIGNS).of_cell], alone, rtol=1e-10, atol=1e-12)
 
 
+def test_settled_statistics_between_perturbations_are_those_of_the_weights_as_they_are(net):
+    """Two cells of one perturbation and a control: in training, its term is what is left where nothing varies."""
+    batch = group(TARGETS[:3], SIGNS[:3])
+    net(batch)
+    with torch.no_grad():
+        net.target.weight.add_(0.1)  # as a step would move them, before which running statistics were taken
+    row = int(batch.of_cell[0])
+    left = net.fuse.norm[-1].bias
+    off = net.eval()._perturbations(batch, batch.counts.double())[row] - left
+    assert off.abs().max() > 1
+    momentum = [norm.momentum for norm in net.fuse.norm]
+    net.train().settle(batch)
+    assert net.training
+    assert [norm.momentum for norm in net.fuse.norm] == momentum
+    torch.testing.assert_close(net.eval()._perturbations(batch, batch.counts.double())[row], left, rtol=0, atol=1e-9)
+
+
 def test_a_batch_of_controls_alone_has_no_perturbation_term(net):
     change, _ = net(group(TARGETS[[2, 4]], SIGNS[[2, 4]]))
     assert change.shape == (1, 11)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
 from pathlib import Path
 
@@ -9,8 +11,13 @@ import harness_toy as toy
 import numpy as np
 import pandas as pd
 import pytest
-from harness_toy import TRAINED, TWO, files, fitted
+import torch.distributed as dist
+from harness_toy import CPU, TRAINED, TWO, files, fitted
+from hydra.utils import instantiate
 
+from pertbase._io import read_yaml
+from pertbase.baselines.harness._ranks import Place, Ranks, read_training, write_training
+from pertbase.baselines.harness._settings import TrainerSettings
 from pertbase.cli import main
 from pertbase.errors import InputError, PertbaseError
 from pertbase.runs import find_runs
@@ -61,8 +68,6 @@ def test_a_rank_that_fails_is_told_with_its_own_words_and_leaves_no_process(trai
         fitted(training, tmp_path, TWO, fail_on_rank=1)
     assert "Traceback" in Path(raised.value.file).read_text()
     assert not files(tmp_path, "training.pickle")
-    import torch.distributed as dist
-
     assert not dist.is_initialized()
 
 
@@ -77,8 +82,6 @@ def test_a_baseline_that_other_processes_cannot_import_is_refused_by_several_ran
 
 
 def test_what_ranks_read_is_what_was_saved_and_shares_its_memory(training, tmp_path):
-    from pertbase.baselines.harness._ranks import read_training, write_training
-
     write_training(training, tmp_path)
     found = read_training(tmp_path)
     assert (found.cells.X != training.cells.X).nnz == 0
@@ -89,3 +92,39 @@ def test_what_ranks_read_is_what_was_saved_and_shares_its_memory(training, tmp_p
     while getattr(base, "base", None) is not None and not isinstance(base, np.memmap):
         base = base.base
     assert isinstance(base, (np.memmap, memoryview)) or "mmap" in type(base).__name__
+
+
+def test_a_rank_that_dies_before_it_is_ready_is_told_and_leaves_nothing(training, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", shutil.which("false"))
+    ranks = Ranks(toy.Shift(**TRAINED), training, tmp_path, TrainerSettings.from_config(TWO))
+    with pytest.raises(PertbaseError, match="rank 1 ended early: it said nothing"), ranks:
+        raise AssertionError("a rank that never came was met")
+    assert not ranks.saved.exists()
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("failure", [None, RuntimeError("training broke")])
+def test_what_is_saved_for_ranks_makes_the_same_baseline_and_goes_when_training_ends(training, tmp_path, failure):
+    baseline = toy.Shift(**{**TRAINED, "width": 3})
+    ranks = Ranks(baseline, training, tmp_path, TrainerSettings.from_config(CPU))
+    ends = contextlib.nullcontext() if failure is None else pytest.raises(RuntimeError, match="training broke")
+    with ends, ranks as place:
+        assert (place.global_rank(), place.local_rank(), place.node_rank(), place.world_size()) == (0, 0, 0, 1)
+        assert dist.get_world_size() == 1
+        config = read_yaml(ranks.saved / "config.yaml")
+        assert (config["world"], config["port"]) == (1, place.main_port)
+        assert instantiate(config["baseline"]).parameters() == baseline.parameters()
+        if failure is not None:
+            raise failure
+    assert not ranks.saved.exists()
+    assert not dist.is_initialized()
+
+
+def test_lightning_is_told_that_every_rank_is_started_already():
+    place = Place(2, 4, 4567)
+    place.set_global_rank(0)
+    place.set_world_size(1)
+    assert (place.global_rank(), place.local_rank(), place.world_size(), place.main_port) == (2, 2, 4, 4567)
+    assert place.creates_processes_externally
+    assert place.main_address == "127.0.0.1"
+    assert not Place.detect()

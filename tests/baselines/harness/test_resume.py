@@ -128,3 +128,11 @@ def test_training_leaves_torchs_generator_and_switches_as_they_were(training):
     assert torch.equal(torch.rand(3), expected)
     assert not torch.are_deterministic_algorithms_enabled()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_training_that_ended_keeps_its_weights_and_no_optimiser(undisturbed):
+    import torch
+
+    (last,), (best,) = (files(undisturbed[0], name) for name in ("last.ckpt", "best.ckpt"))
+    assert list(torch.load(last, weights_only=True)) == ["callbacks"]
+    assert "optimizer_states" not in torch.load(best, weights_only=True)

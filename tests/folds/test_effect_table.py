@@ -204,3 +204,27 @@ def test_gears_published_predictions_are_a_data_set_with_their_own_split(real_da
     assert sorted(regimes["test"]) == ["combo_seen0", "combo_seen1", "single_unseen"]
     assert len(fold.truth.questions) == 1186
     assert fold.certificate["ranks_baselines"]
+
+
+def test_columns_called_context_and_mechanism_need_not_be_named(file, rows) -> None:  # type: ignore[no-untyped-def]
+    table = rows.assign(context="K562", mechanism="CRISPRa", effect=rows["guess"])
+    told = read_predictions(file(table), context="context", mechanism="mechanism", effect="guess")
+    found = read_predictions(file(table))
+    pd.testing.assert_frame_equal(found.conditions, told.conditions)
+    np.testing.assert_array_equal(found.values, told.values)
+    # What is said wins over what a column is called.
+    assert set(read_predictions(file(table), context_value="RPE1").conditions["context"]) == {"RPE1"}
+    with pytest.raises(InputError, match="either context=COLUMN or context_value=NAME"):
+        read_predictions(file(table), context="context", context_value="K562")
+    with pytest.raises(InputError, match=r"mine\.csv: context: says which context"):
+        read_predictions(file(table.drop(columns="context")))
+    with pytest.raises(InputError, match=r"mine\.csv: mechanism: is not said"):
+        read_predictions(file(table.drop(columns="mechanism")))
+
+
+@pytest.mark.parametrize(
+    "name", ["CRISPRi:A", "CRISPRa:A+B", "drug:trametinib@0.5", "drug:b@home", "CRISPRi:A+drug:b", "ligand:IFNB@10"]
+)
+def test_names_in_the_spelling_of_questions_are_taken_as_they_are(file, name) -> None:  # type: ignore[no-untyped-def]
+    table = pd.DataFrame({"context": "K562", "perturbation": [name], "gene": ["X"], "effect": [1.0]})
+    assert list(read_predictions(file(table)).conditions["perturbation"]) == [name]

@@ -314,7 +314,7 @@ def test_screen_without_a_class_runs_to_the_end_and_is_not_ranked(
     carried(pertbase, tmp_path, adata, "unseen_perturbation_genetic", "unseen_context_genetic")
     code, said = pertbase("report", f"runs={tmp_path / 'runs'}")
     assert code == 0
-    assert "cannot rank baselines" in said
+    assert "Baselines are not ranked: test holds only" in said
 
 
 # -- odd, and fine -------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ def test_total_given_as_text_replaces_the_median() -> None:
     raw = counts()
     screen, _ = prepare(study(raw), name="s", total="10000", **ASKED)
     np.testing.assert_allclose(np.expm1(dense(screen)).sum(axis=1), 10_000, rtol=1e-5)
+    _, report = prepare(study(np.log1p(scaled(raw, 10_000))), name="s", total="10000", **ASKED)
+    assert not any("cannot be checked" in line for line in report.warnings)
 
 
 def test_median_total_is_of_the_kept_cells() -> None:
@@ -99,7 +101,8 @@ def test_total_has_to_be_declared_where_genes_were_left_out_after_scaling() -> N
     values = np.log1p(scaled(counts(), 10_000))[:, :40]
     with pytest.raises(InputError, match=r"X: seems to be logged, but the cells' totals differ .* total=10000"):
         prepare(study(values), name="s", **ASKED)
-    screen, _ = prepare(study(values), name="s", total=10_000, **ASKED)
+    screen, report = prepare(study(values), name="s", total=10_000, **ASKED)
+    assert any("total 10000 cannot be checked" in line for line in report.warnings)
     assert screen.total == 10_000
 
 
@@ -209,11 +212,11 @@ def test_same_counts_give_the_same_screen_however_they_are_stored(stored: str, w
 
 
 def test_matrix_larger_than_one_block_is_prepared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pertbase.folds._prepare import _values
+    from pertbase.folds._prepare import _blocks
 
     whole, _ = prepare(study(sparse.csr_matrix(counts())), name="s", **ASKED)
-    monkeypatch.setattr(_values, "_SPARSE_ROWS", 7)
-    monkeypatch.setattr(_values, "_BLOCK_VALUES", 500)
+    monkeypatch.setattr(_blocks, "_SPARSE_ROWS", 7)
+    monkeypatch.setattr(_blocks, "_BLOCK_VALUES", 500)
     for kind in (sparse.csr_matrix, np.asarray):
         assert prepare(study(kind(counts())), name="s", **ASKED)[0].hash == whole.hash
 
@@ -233,6 +236,27 @@ def test_raw_counts_are_carried_when_asked_for(tmp_path: Path) -> None:
     study(sparse.csr_matrix(raw)).write_h5ad(tmp_path / "in.h5ad")
     prepare_file(tmp_path / "in.h5ad", tmp_path / "out.h5ad", keep_counts="true", **ASKED)
     np.testing.assert_array_equal(read_screen(tmp_path / "out.h5ad").counts.toarray(), raw)
+
+
+def test_embeddings_of_the_kept_cells_are_carried_when_asked_for(tmp_path: Path) -> None:
+    adata = study(counts())
+    adata.obsm["X_emb"] = np.arange(180.0).reshape(90, 2)
+    adata.obsm["X_other"] = np.full((90, 2), np.nan)
+    adata.write_h5ad(tmp_path / "in.h5ad")
+    asked = {**ASKED, "keep": "quality>=0.5", "embeddings": "X_emb"}
+    screen, _ = prepare(adata, name="s", **asked)
+    np.testing.assert_array_equal(screen.embeddings["X_emb"], adata.obsm["X_emb"][45:])
+    assert list(screen.embeddings) == ["X_emb"]
+    prepare_file(tmp_path / "in.h5ad", tmp_path / "out.h5ad", name="s", **asked)
+    again = read_screen(tmp_path / "out.h5ad")
+    np.testing.assert_array_equal(again.embeddings["X_emb"], screen.embeddings["X_emb"])
+    assert again.hash == screen.hash
+    for source in (
+        lambda **given: prepare(adata, name="s", **given),
+        lambda **given: prepare_file(tmp_path / "in.h5ad", tmp_path / "other.h5ad", **given),
+    ):
+        with pytest.raises(InputError, match=r"X_em'.*Did you mean 'X_emb'"):
+            source(**ASKED, embeddings="X_em")
 
 
 def test_cells_are_dropped_by_stated_rules_only_and_counted() -> None:

@@ -276,7 +276,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pertbase.folds._screen.write_hdf5", full)
+    monkeypatch.setattr("pertbase.folds._screen_files.write_hdf5", full)
     with pytest.raises(PertbaseError, match="No space left"):
         write_screen(make(total=60.0), path)
     assert path.read_bytes() == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from pertbase._io import read_jsonl, read_parquet, write_aside, write_jsonl
 from pertbase.errors import InputError, nearest
+from pertbase.folds._reasons import clean_reasons, inline_reasons, read_beside, write_beside
 
 __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
 
@@ -41,14 +42,15 @@ class Answers:
         ``score_up``, ``score_down``, ``score_no_change`` (non-negative, sum 1, or all NaN; 1 and 0 by outcome
         where the columns are absent).
     reasons
-        Columns ``id``, ``triplets`` (list of (head, relation, tail)) and ``text``, or None.
+        Columns ``id``, ``triplets`` (list of (head, relation, tail)) and ``text``, or None. Not every answer needs one.
     file
         Where they were read from, for messages.
 
     Raises
     ------
     InputError
-        Where an id repeats, an outcome or status is unknown, or scores are no distribution.
+        Where an id repeats, an outcome or status is unknown, scores are no distribution, or a reason is of no answer or
+        no list of triplets.
     """
 
     table: pd.DataFrame
@@ -61,6 +63,9 @@ class Answers:
         # everything else they do.
         if not self._checked:
             object.__setattr__(self, "table", _clean(self.table, self.file))
+            if self.reasons is not None:
+                cleaned = clean_reasons(self.reasons, self.table["id"].to_numpy(dtype=object), self.file)
+                object.__setattr__(self, "reasons", cleaned)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -112,8 +117,24 @@ class Answers:
         return np.asarray(pd.Index(own).get_indexer(ids))
 
     def write(self, path: str | Path) -> None:
-        """Write as Parquet, JSONL or CSV, by the suffix."""
-        _write(self.table, Path(path))
+        """Write as Parquet, JSONL or CSV, by the suffix.
+
+        Reasons go into a JSONL's own lines, and beside a Parquet file ``NAME.parquet`` as ``NAME.reasons.parquet``.
+
+        Raises
+        ------
+        InputError
+            For another suffix, and for CSV where there are reasons, which it cannot hold.
+        """
+        path = Path(path)
+        table = self.table
+        if self.reasons is not None and path.suffix == ".jsonl":
+            table = table.merge(self.reasons, on="id", how="left", validate="1:1")
+        elif self.reasons is not None and path.suffix == ".csv":
+            raise InputError("CSV does not hold reasons", file=path, remedy="write .jsonl or .parquet")
+        elif path.suffix == ".parquet":
+            write_beside(self.reasons, path)
+        _write(table, path)
 
     @classmethod
     def read(cls, path: str | Path) -> Answers:
@@ -124,7 +145,8 @@ class Answers:
         counts = self.table["outcome"].value_counts(dropna=False)
         told = ", ".join(f"{counts.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
         none = int(self.table["outcome"].isna().sum())
-        return f"Answers({len(self):,}: {told}{f', {none:,} without an outcome' if none else ''})"
+        told += f", {none:,} without an outcome" if none else ""
+        return f"Answers({len(self):,}: {told}{'' if self.reasons is None else f'; {len(self.reasons):,} reasons'})"
 
     def _repr_html_(self) -> str:
         return f"<p>{self!r}</p>" + str(self.table.head(6).to_html(index=False))
@@ -314,6 +336,11 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
     ------
     InputError
         Where the file is absent, broken or breaks the contract; a broken JSONL line is named by its number.
+
+    Notes
+    -----
+    Reasons are the fields ``triplets`` and ``text`` of JSONL records, or lie beside a Parquet file: in
+    ``NAME.reasons.parquet``, else in ``reasons.parquet``.
     """
     path = Path(path)
     if not path.is_file():
@@ -347,4 +374,10 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
     if questions is not None and "id" not in table.columns and set(NAMED_BY) <= set(table.columns):
         table = _with_ids(table, questions, path)
-    return Answers(table, file=str(path))
+    if "id" not in table.columns:
+        return Answers(table, file=str(path))
+    answers = Answers(table, inline_reasons(table, path), file=str(path))
+    if path.suffix != ".parquet" or answers.reasons is not None:
+        return answers
+    beside = read_beside(path, answers.table["id"].to_numpy(dtype=object))
+    return replace(answers, reasons=beside, _checked=True)

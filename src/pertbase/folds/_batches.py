@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -18,15 +18,51 @@ from scipy import sparse
 from pertbase._random import generator
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._cells import CellTable, Matrix
+from pertbase.folds._drawing import control_pools, drawn_conditions, name_codes
 from pertbase.folds._perturbation import CONTROL, Perturbation
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CellPairs", "PairSampler", "Pairing", "dense_rows", "encode_targets", "pair_batches"]
+__all__ = [
+    "CellPairs",
+    "PAIRINGS",
+    "PairSampler",
+    "Pairing",
+    "Sampler",
+    "dense_rows",
+    "encode_targets",
+    "pair_batches",
+]
 
 Pairing = Literal["redrawn", "fixed"]
 PAIRINGS = ("redrawn", "fixed")
+
+
+class Sampler(Protocol):
+    """What draws the batches of a training: all that the harness asks of it.
+
+    Attributes
+    ----------
+    batch_size
+        Items in a batch, over all ranks together.
+    contexts, batch_names
+        Names of train and val, sorted; what a batch's ``context`` and ``batch`` point to.
+    """
+
+    batch_size: int
+    contexts: pd.Index
+    batch_names: pd.Index
+
+    def __len__(self) -> int:
+        """Return how many items can be drawn."""
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+
+    def batches(self, epoch: int, *, start_step: int = 0, rank: int = 0, world: int = 1) -> Iterator[Any]:
+        """Yield the batches of an epoch from a step on, or a rank's share of each."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,11 +234,11 @@ class PairSampler:
         names, control = obs["perturbation"].astype(object), obs["is_control"].to_numpy(dtype=bool)
         known = names.isin(set(perturbations)).to_numpy() & ~control
 
-        self.contexts, self._context = _codes(obs["context"])
-        self.batch_names, self._batch = _codes(obs["batch"])
+        self.contexts, self._context = name_codes(obs["context"])
+        self.batch_names, self._batch = name_codes(obs["batch"])
         keys = pd.DataFrame({"context": obs["context"].astype(str), "perturbation": names.where(~control, CONTROL)})
         drawable = known | (control & include_control)
-        self.conditions, condition = _conditions(keys, drawable)
+        self.conditions, condition = drawn_conditions(keys, drawable)
         in_split = (obs["split"] == split).to_numpy()
         self.rows = np.flatnonzero(drawable & in_split)
         if not (known & in_split).any():
@@ -215,35 +251,9 @@ class PairSampler:
             [perturbations.get(name) for name in self.conditions["perturbation"]], vocabulary
         )
         visible = in_split if split == "train" else obs["context"].isin(set(obs["context"].iloc[self.rows])).to_numpy()
-        self._find_controls(np.flatnonzero(control & visible))
-
-    def _find_controls(self, controls: np.ndarray) -> None:
-        """Lay the controls out so that those a cell may get are one slice: ``_pool[start : start + size]``."""
-        levels = [self.match] + ([("context",)] if "context" in self.match and len(self.match) > 1 else [])
-        pools: list[np.ndarray] = []
-        start = np.zeros(len(self.rows), dtype=np.int64)
-        size = np.zeros(len(self.rows), dtype=np.int64)
-        self.unmatched = 0
-        for number, columns in enumerate(levels):
-            group = _groups(self.cells.obs, columns)
-            order = np.argsort(group[controls], kind="stable")
-            counts = np.bincount(group[controls], minlength=int(group.max(initial=0)) + 1)
-            starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) + sum(map(len, pools))
-            empty = size == 0
-            of_cell = group[self.rows][empty]
-            start[empty], size[empty] = starts[of_cell], counts[of_cell]
-            pools.append(controls[order])
-            if number == 0 and len(levels) > 1:
-                self.unmatched = int((size == 0).sum())
-        if (size == 0).any():
-            row = self.rows[int(np.argmax(size == 0))]
-            raise InputError(
-                "a cell has no control to be paired with",
-                key="+".join(self.match) or "is_control",
-                value=tuple(self.cells.obs.iloc[row][list(self.match)]),
-                remedy="match fewer columns, or check the controls of that context",
-            )
-        self._pool, self._start, self._size = np.concatenate(pools), start, size
+        self._pool, self._start, self._size, self.unmatched = control_pools(
+            obs, self.rows, np.flatnonzero(control & visible), self.match
+        )
 
     # -- what is drawn --------------------------------------------------------------------------------------
 
@@ -267,7 +277,7 @@ class PairSampler:
         drawn = "fixed" if self.pairing == "fixed" else str(epoch)
         share = generator(self.seed, "pairs", "controls", self.split, drawn).random(len(self.rows))
         within = np.minimum((share * self._size).astype(np.int64), self._size - 1)
-        controls = self._pool[self._start + within]
+        controls: np.ndarray = self._pool[self._start + within]
         if self.pairing == "fixed":
             itself = self.cells.obs["is_control"].to_numpy(dtype=bool)[self.rows]
             controls[itself] = self.rows[itself]
@@ -299,6 +309,10 @@ class PairSampler:
             drawn = order[step * self.batch_size : (step + 1) * self.batch_size]
             drawn = drawn[: len(drawn) // world * world][rank::world]
             yield self.pairs(drawn, controls[drawn])
+
+    def encoded(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return targets and signs of each of :attr:`conditions`, as batches hold them."""
+        return self._targets.copy(), self._signs.copy()
 
     def pairs(self, drawn: np.ndarray, controls: np.ndarray) -> CellPairs:
         """Return a batch: drawn cells, by position in :attr:`rows`, and controls, by position in ``cells``."""
@@ -336,24 +350,3 @@ def pair_batches(
     """Yield the batches of one epoch; ``options`` are those of :class:`PairSampler`."""
     sampler = PairSampler(cells, perturbations, **options)
     yield from sampler.batches(epoch, start_step=start_step, rank=rank, world=world)
-
-
-def _codes(column: pd.Series) -> tuple[pd.Index, np.ndarray]:
-    """Return the sorted names of a column, and the position of each row's name among them."""
-    names, inverse = np.unique(column.astype(str).to_numpy(dtype=object), return_inverse=True)
-    return pd.Index(names, dtype=object), np.asarray(inverse, dtype=np.int64)
-
-
-def _groups(obs: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
-    """Return one number per combination of values of some columns, shape (n,)."""
-    if not columns:
-        return np.zeros(len(obs), dtype=np.int64)
-    return np.asarray(obs.groupby(list(columns), observed=True, dropna=False).ngroup(), dtype=np.int64)
-
-
-def _conditions(keys: pd.DataFrame, drawable: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the sorted conditions of the cells that can be drawn, and the row of each cell's; -1 for the others."""
-    condition = np.full(len(keys), -1, dtype=np.int64)
-    part = keys.loc[drawable].reset_index(drop=True)
-    condition[drawable] = part.groupby(["context", "perturbation"], sort=True).ngroup().to_numpy()
-    return part.drop_duplicates().sort_values(["context", "perturbation"], ignore_index=True), condition

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
+
+from pertbase.errors import unknown_name
 
 __all__ = ["CellTable", "Matrix", "hash_frame", "hash_matrix", "mean_rows", "read_only"]
 
@@ -82,14 +85,30 @@ class CellTable:
         One row a cell: ``context``, ``perturbation``, ``is_control``, ``batch`` and, in training, ``split``.
     genes
         Gene symbols, the columns of ``X``.
+    embeddings
+        Name -> float32, shape (n_cells, n_dimensions), of the embeddings that the screen brings.
     """
 
     X: Matrix
     obs: pd.DataFrame
     genes: pd.Index
+    embeddings: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        read_only(self.X)
+        for values in (self.X, *self.embeddings.values()):
+            read_only(values)
+
+    def embedding(self, name: str) -> np.ndarray:
+        """Return an embedding, shape (n_cells, n_dimensions).
+
+        Raises
+        ------
+        InputError
+            Where the screen brings none of that name.
+        """
+        if name not in self.embeddings:
+            raise unknown_name("embedding", name, self.embeddings)
+        return self.embeddings[name]
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -100,12 +119,13 @@ class CellTable:
 
     def own(self) -> CellTable:
         """Return the same with an ``obs`` of its own; the read-only matrix is shared."""
-        return CellTable(self.X, self.obs.copy(), self.genes.copy(deep=True))
+        return replace(self, obs=self.obs.copy(), genes=self.genes.copy(deep=True))
 
     def take(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some rows, given by position or by a boolean mask."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True))
+        embeddings = {name: values[rows].copy() for name, values in self.embeddings.items()}
+        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True), embeddings)
 
     def basal(self) -> pd.DataFrame:
         """Return the mean expression of the control cells of each context, contexts x genes."""

@@ -14,6 +14,7 @@ from pertbase._metrics import balanced_accuracy, confusion
 from pertbase._random import generator
 from pertbase.folds._answers import OUTCOMES, outcome_codes
 from pertbase.folds._ceiling import split_half_ceiling
+from pertbase.folds._certificate_view import Certificate
 from pertbase.folds._check import leaks
 from pertbase.folds._fold import SPLITS, Fold
 from pertbase.folds._priors import outcome_counts, vote
@@ -60,7 +61,7 @@ def certify(fold: Fold) -> Fold:
         "ranks_baselines": not short,
         "verdict": _verdict(short, difference),
     }
-    return replace(fold, certificate=certificate)
+    return replace(fold, certificate=Certificate(certificate))
 
 
 def _verdict(short: list[str], difference: Interval) -> str:

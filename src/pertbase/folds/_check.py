@@ -13,8 +13,11 @@ import pandas as pd
 from pertbase._io import read_yaml
 from pertbase.errors import PertbaseError
 from pertbase.folds._cells import hash_frame
-from pertbase.folds._fold import SPLITS, Fold, open_fold
+from pertbase.folds._certificate_view import Certificate
+from pertbase.folds._fold import SPLITS, Fold
+from pertbase.folds._fold_files import open_fold
 from pertbase.folds._labelled import question_ids
+from pertbase.folds._path_layer import layer_problems, path_folders
 from pertbase.folds._views import AMBIGUOUS
 
 __all__ = ["FoldCheck", "check_fold", "leaks"]
@@ -39,7 +42,7 @@ class FoldCheck:
     folder: Path
     problems: tuple[str, ...]
     checked: tuple[str, ...]
-    certificate: Mapping[str, Any]
+    certificate: Certificate
 
     @property
     def ok(self) -> bool:
@@ -62,9 +65,12 @@ def check_fold(folder: str | Path, *, again: Fold | None = None) -> FoldCheck:
     try:
         fold = open_fold(folder)
     except PertbaseError as error:
-        return FoldCheck(folder, (str(error),), ("the files can be read",), {})
+        return FoldCheck(folder, (str(error),), ("the files can be read",), Certificate({}))
     problems = [*_contents(fold, about), *leaks(fold), *_question_problems(fold)]
     checked = ["content hashes", "disjoint splits", "controls", "questions"]
+    if path_folders(folder):
+        problems += layer_problems(folder, fold.questions, fold.hash)
+        checked.append("paths")
     if again is not None:
         checked.append("made again from the data set")
         problems += _differences(fold, again, about)
@@ -133,7 +139,20 @@ def _condition_leaks(fold: Fold) -> Iterator[str]:
     if kind == "published":
         # A split that holds out whole contexts asks about the same targets in others.
         within = [(first, second) for first, second in every if contexts[first] & contexts[second]]
-        yield from shared("target sets or compounds", keys, *within)
+        if fold.spec.split is None:
+            yield from shared("target sets or compounds", keys, *within)
+        else:  # few-shot: what a context holds out is trained on in others, and that is what is asked
+            yield from shared("target sets or compounds of a context", _keys_by_context(fold, of), *within)
+
+
+def _keys_by_context(fold: Fold, of: Mapping[str, pd.DataFrame]) -> dict[str, set[str]]:
+    return {
+        split: {
+            f"{fold.perturbations[name].split_key} in {context}"
+            for context, name in zip(rows["context"], rows["perturbation"], strict=True)
+        }
+        for split, rows in of.items()
+    }
 
 
 def _control_leaks(fold: Fold) -> Iterator[str]:

@@ -21,7 +21,8 @@ from pertbase.folds._outcome_table import PERTURBQA_LINES, OutcomeTable, read_pe
 from pertbase.folds._prepare import prepare_path
 from pertbase.folds._prepare._options import parse_options
 from pertbase.folds._prepare._source import holds_screen
-from pertbase.folds._screen import Screen, read_screen
+from pertbase.folds._screen import Screen
+from pertbase.folds._screen_files import read_screen
 
 __all__ = [
     "DataSet",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,16 @@ class EffectTableOptions:
     ----------
     perturbation, gene, effect
         Columns. A perturbation is ``A`` or ``A+B``; parts called like a control, as in GEARS' ``A+ctrl``, are left out.
+        A name in the spelling of questions, ``CRISPRi:A``, is taken as it is.
     unit
         Of the effects and their standard errors: a key of :data:`UNITS`.
     statistic
         What the effects are: ``mean_log`` or ``log_mean``.
     context, context_value
-        The context's column, or the one context of all rows.
+        The context's column, or the one context of all rows. Where neither is given, the column ``context``.
     mechanism
-        A mechanism, for all rows, or the column that holds it.
+        A mechanism, for all rows, or the column that holds it. Where it is not given, the column ``mechanism``; not
+        needed where all names say it.
     separator
         Between the parts of a combination.
     p_value, p_adjusted, standard_error, n_cells
@@ -72,20 +74,8 @@ class EffectTableOptions:
         check_statistic(self.statistic)
         if self.unit not in UNITS:
             raise unknown_name("unit", self.unit, UNITS)
-        if (self.context is None) == (self.context_value is None):
-            raise InputError(
-                "says which context the rows are of",
-                key="context",
-                value=self.context,
-                remedy="give either context=COLUMN or context_value=NAME",
-            )
-        if not self.mechanism:
-            raise InputError(
-                "is not said",
-                key="mechanism",
-                value=None,
-                remedy=f"give mechanism=NAME, one of {', '.join(MECHANISMS)}, or the column that holds it",
-            )
+        if self.context is not None and self.context_value is not None:
+            raise _which_context(self.context, None)
         # From the command line, it is one text.
         regimes: Any = self.train_regimes
         regimes = regimes.split(",") if isinstance(regimes, str) else regimes
@@ -110,6 +100,33 @@ class EffectTableOptions:
                 raise unknown_name("option", key, known)
         return cls(**{key: value for key, value in options.items() if value is not None})
 
+    def settled(self, raw: pd.DataFrame, path: Path) -> EffectTableOptions:
+        """Return the options with what was not given taken from the table, whose columns may be called just so.
+
+        Raises
+        ------
+        InputError
+            Where the table does not say it either.
+        """
+        context, mechanism = self.context, self.mechanism
+        if context is None and self.context_value is None:
+            if "context" not in raw.columns:
+                raise _which_context(None, path)
+            context = "context"
+        if not mechanism and "mechanism" in raw.columns:
+            mechanism = "mechanism"
+        return replace(self, context=context, mechanism=mechanism)
+
+
+def _which_context(value: str | None, path: Path | None) -> InputError:
+    return InputError(
+        "says which context the rows are of",
+        file=path,
+        key="context",
+        value=value,
+        remedy="give either context=COLUMN or context_value=NAME",
+    )
+
 
 def read_effect_table(path: str | Path, *, name: str | None = None, **options: Any) -> EffectTable:
     """Read measured effects from a table: CSV, TSV or Parquet.
@@ -131,6 +148,7 @@ def read_effect_table(path: str | Path, *, name: str | None = None, **options: A
     path = Path(path)
     chosen = EffectTableOptions.of(options)
     raw = _read(path)
+    chosen = chosen.settled(raw, path)
     table, perturbations = _frame(raw, chosen, path)
     scale = UNITS[chosen.unit]
     error = _numbers(raw, chosen.standard_error, path) * scale
@@ -187,7 +205,9 @@ def read_predictions(path: str | Path, **options: Any) -> Effects:
     """
     path = Path(path)
     chosen = EffectTableOptions.of(options)
-    table, _ = _frame(_read(path), chosen, path)
+    raw = _read(path)
+    chosen = chosen.settled(raw, path)
+    table, _ = _frame(raw, chosen, path)
     if (infinite := np.isinf(table["effect"].to_numpy())).any():
         raise pair_error("an effect is infinite", chosen.effect, table, infinite, str(path), "leave it empty")
     if (twice := table.duplicated(PAIR).to_numpy()).any():
@@ -224,17 +244,50 @@ def _frame(raw: pd.DataFrame, options: EffectTableOptions, path: Path) -> tuple[
     table["context"] = options.context_value if options.context is None else _texts(raw, options.context, path)
     table["effect"] = _numbers(raw, options.effect, path) * UNITS[options.unit]
     labels = _texts(raw, options.perturbation, path)
-    mechanism = str(options.mechanism)
+    mechanism = options.mechanism or ""
     mechanisms = _texts(raw, mechanism, path) if mechanism in raw.columns else np.full(len(raw), mechanism)
     meant = {
-        pair: _perturbation(*pair, options.separator, path)
+        pair: _own_spelling(pair[0]) or _perturbation(*pair, options.separator, path)
         for pair in dict.fromkeys(zip(labels, mechanisms, strict=True))
     }
     table["perturbation"] = [meant[pair].name for pair in zip(labels, mechanisms, strict=True)]
     return table, {item.name: item for item in meant.values()}
 
 
+def _own_spelling(label: str) -> Perturbation | None:
+    """Return what a name in the spelling of :attr:`Perturbation.name` means; None for any other label."""
+    if label.partition(":")[0] not in MECHANISMS:
+        return None
+    parts, mechanism = [], ""
+    for text in label.split("+"):
+        head, sign, rest = text.partition(":")
+        if sign and head in MECHANISMS:  # that of the parts before it, where a part names none
+            mechanism, text = head, rest
+        if MECHANISMS[mechanism][0] == "genetic":
+            parts.append(Part.genetic(text, mechanism))
+            continue
+        compound, at, dose = text.rpartition("@")
+        number = _dose(dose) if at else None
+        parts.append(Part(mechanism, (), text if number is None else compound, number))
+    return Perturbation(tuple(parts))
+
+
+def _dose(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def _perturbation(label: str, mechanism: str, separator: str, path: Path) -> Perturbation:
+    if not mechanism:
+        raise InputError(
+            "is not said",
+            file=path,
+            key="mechanism",
+            value=label,
+            remedy=f"give mechanism=NAME, one of {', '.join(MECHANISMS)}, or the column that holds it",
+        )
     what = to_mechanism(mechanism, file=str(path))
     names = [name.strip() for name in label.split(separator)]
     parts = [name for name in names if not looks_like_control(name)]

@@ -197,7 +197,7 @@ class Effects:
         InputError
             Where the file is not one of effects.
         """
-        from pertbase.folds._screen import read_anndata
+        from pertbase.folds._screen_files import read_anndata
 
         adata = read_anndata(path)
         about = adata.uns.get("pertbase", {})

@@ -6,43 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from pertbase._io import (
-    read_json,
-    read_parquet,
-    read_yaml,
-    write_aside,
-    write_folder_aside,
-    write_json,
-    write_yaml,
-)
+from pertbase._io import write_aside, write_folder_aside, write_json, write_yaml
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds._answers import OUTCOMES
 from pertbase.folds._cells import CellTable, hash_frame
+from pertbase.folds._certificate_view import Certificate
 from pertbase.folds._effects import Effects
-from pertbase.folds._perturbation import Perturbation, perturbation_table, perturbations_from_table
-from pertbase.folds._question_files import read_questions, write_questions
+from pertbase.folds._path_layer import PathLayer
+from pertbase.folds._perturbation import Perturbation, perturbation_table
+from pertbase.folds._question_files import write_questions
 from pertbase.folds._screen import Screen
 from pertbase.folds._spec import FoldSpec
 from pertbase.folds._views import AMBIGUOUS, HIDDEN_OF_CONDITIONS, Inputs, Training, Truth, hide
 
-__all__ = ["FORMAT", "SPLITS", "Fold", "open_fold", "read_manifest", "read_truth"]
+if TYPE_CHECKING:
+    from pertbase.knowledge import SignedGraph
+
+__all__ = ["FORMAT", "SPLITS", "Fold"]
 
 FORMAT = 2
 SPLITS = ("train", "val", "test")
-_AGAIN = "remove the folder, and make it again with `pertbase folds make`"
-_MANIFEST = (
-    "name", "data", "simulated", "hash", "data_hash", "total", "spec", "notes", "content", "certificate",
-)  # fmt: skip
-_CERTIFICATE = ("questions", "ceiling", "priors", "smallest_difference", "ranks_baselines", "verdict")
-_CONDITIONS = (
-    "context", "perturbation", "modality", "mechanism", "targets", "target_set", "n_parts", "n_cells", "n_up", "n_down",
-    "split", "regime",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,6 +70,8 @@ class Fold:
         The cells, where they are at hand.
     folder
         Where it was read from or written to.
+    paths
+        Candidate and reference paths of the questions, where they were laid over the fold.
     """
 
     spec: FoldSpec
@@ -97,9 +87,10 @@ class Fold:
     simulated: bool
     total: float | None = None
     notes: tuple[str, ...] = ()
-    certificate: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Certificate = field(default_factory=lambda: Certificate({}))
     screen: Screen | None = None
     folder: Path | None = None
+    paths: PathLayer | None = None
 
     @property
     def name(self) -> str:
@@ -143,6 +134,7 @@ class Fold:
             basal=self._basal(contexts),
             cells=self._training_cells(conditions) if cells else None,
             gene_sets=None if self.screen is None else self.screen.gene_sets,
+            graph=self._graph(),
         )
 
     def inputs(self, split: str = "test", *, cells: bool | None = None) -> Inputs:
@@ -172,6 +164,7 @@ class Fold:
             statistic=self.spec.rule.statistic,
             basal=self._basal(contexts),
             controls=controls,
+            graph=self._graph(),
         )
 
     @cached_property
@@ -188,10 +181,12 @@ class Fold:
             hash=self.hash,
             simulated=self.simulated,
             effects=None if self.effects is None else self._measured(conditions),
+            perturbations=dict(self.perturbations),
         )
 
     def _questions_of(self, *splits: str) -> pd.DataFrame:
-        return self.questions.loc[self.questions["split"].isin(splits)].reset_index(drop=True)
+        asked = self.questions.loc[self.questions["split"].isin(splits)].reset_index(drop=True)
+        return asked if self.paths is None else self.paths.join(asked)
 
     def _handed_out(self, mask: pd.Series, *extra: str) -> pd.DataFrame:
         hidden = {*HIDDEN_OF_CONDITIONS, "n_no_change", "n_ambiguous", "reason", "published", "published_regime"} - set(
@@ -207,6 +202,12 @@ class Fold:
         if self.effects is None:
             raise PertbaseError(f"the fold {self.name} of {self.data} has outcomes and no measured effects")
         return self.effects
+
+    def _graph(self) -> SignedGraph | None:
+        """Return the graph that paths were looked for in, else the data set's own."""
+        if self.paths is not None:
+            return self.paths.graph
+        return None if self.screen is None else self.screen.graph
 
     def _basal(self, contexts: set[str]) -> pd.DataFrame | None:
         if self.effects is None or self.effects.basal is None:
@@ -238,7 +239,7 @@ class Fold:
             visible = self.controls.loc[self.controls[name], "cell"]
             of_cell[screen.obs.index.get_indexer(visible)] = name
         table = screen.cells(np.flatnonzero(of_cell != ""))
-        return CellTable(table.X, table.obs.assign(split=of_cell[of_cell != ""]), table.genes)
+        return replace(table, obs=table.obs.assign(split=of_cell[of_cell != ""]))
 
     # -- files ----------------------------------------------------------------------------------------------
 
@@ -253,7 +254,7 @@ class Fold:
             "hash": self.hash,
             "data_hash": self.data_hash,
             "total": self.total,
-            "spec": self.spec.to_dict(),
+            "spec": self.spec.with_(paths=None).to_dict(),
             "notes": list(self.notes),
             "content": {name: hash_frame(table) for name, table in tables.items()},
             "certificate": dict(self.certificate),
@@ -277,6 +278,8 @@ class Fold:
                 self.effects.write(aside / "effects.h5ad")
             else:
                 write_json(aside / "genes.json", list(self.genes))
+            if self.paths is not None:
+                self.paths.write(aside)
             # Last: a folder with fold.yaml is a whole fold.
             write_yaml(aside / "fold.yaml", self.manifest())
         return folder
@@ -306,118 +309,3 @@ class Fold:
 
     def _repr_html_(self) -> str:
         return f"<p>{repr(self).splitlines()[0]}</p>" + str(self.summary.to_html())
-
-
-def read_truth(folder: str | Path, *, split: str | tuple[str, ...] = "test") -> Truth:
-    """Read the questions of one split, or several, with their outcomes, and no effects: what a scorer of answers needs.
-
-    Raises
-    ------
-    InputError
-        Where the folder is no fold.
-    """
-    folder = Path(folder)
-    about = read_manifest(folder)
-    questions = _questions(folder)
-    splits = (split,) if isinstance(split, str) else split
-    questions = questions.loc[questions["split"].isin(splits)].reset_index(drop=True)
-    return Truth(questions=questions, name=about["name"], hash=about["hash"], simulated=bool(about["simulated"]))
-
-
-def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Read a fold's ``fold.yaml``.
-
-    Raises
-    ------
-    InputError
-        Where the folder is no fold, or the file was cut off.
-    """
-    folder = Path(folder)
-    about = read_yaml(folder / "fold.yaml")
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise InputError(
-            "is not a fold of this format",
-            file=folder / "fold.yaml",
-            key="format",
-            value=about.get("format") if isinstance(about, dict) else about,
-            remedy=_AGAIN,
-        )
-    certificate = about.get("certificate")
-    missing = [key for key in _MANIFEST if key not in about]
-    if certificate:
-        # The last of the file, so that what is missing was cut off.
-        missing += [f"certificate.{key}" for key in _CERTIFICATE if key not in certificate]
-    if missing:
-        raise InputError("lacks keys", file=folder / "fold.yaml", key=", ".join(missing), remedy=_AGAIN)
-    return about
-
-
-def _questions(folder: Path) -> pd.DataFrame:
-    questions = read_questions(folder / "questions.parquet")
-    _require(questions, ("split", "regime", "target_set"), folder / "questions.parquet")
-    return questions
-
-
-def _table(folder: Path, name: str, columns: tuple[str, ...] = ()) -> pd.DataFrame:
-    path = folder / f"{name}.parquet"
-    table: pd.DataFrame = read_parquet(path, remedy=_AGAIN)
-    _require(table, columns, path)
-    return table
-
-
-def _require(table: pd.DataFrame, columns: tuple[str, ...], path: Path) -> None:
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise InputError(
-            "lacks columns", file=path, key=", ".join(missing), value=list(map(str, table.columns)), remedy=_AGAIN
-        )
-
-
-def open_fold(folder: str | Path, *, screen: Screen | None = None) -> Fold:
-    """Read a fold from its folder.
-
-    Parameters
-    ----------
-    folder
-        What :meth:`Fold.write` wrote.
-    screen
-        Its cells, for baselines that are trained on cells.
-
-    Raises
-    ------
-    InputError
-        Where the folder is no fold, or the screen is not the one it was made from.
-    """
-    folder = Path(folder)
-    about = read_manifest(folder)
-    if screen is not None and screen.hash != about["data_hash"]:
-        raise InputError(
-            "the screen is not the one the fold was made from",
-            file=folder / "fold.yaml",
-            key="data_hash",
-            value=screen.hash[:12],
-            remedy=f"the fold needs {about['data']} with hash {about['data_hash'][:12]}",
-        )
-    has_effects = (folder / "effects.h5ad").exists()
-    effects = Effects.read(folder / "effects.h5ad") if has_effects else None
-    genes = effects.genes if effects is not None else pd.Index(read_json(folder / "genes.json"), name="gene")
-    return Fold(
-        spec=FoldSpec.from_dict(about["spec"]),
-        data=about["data"],
-        data_hash=about["data_hash"],
-        hash=about["hash"],
-        questions=_questions(folder),
-        conditions=_table(folder, "conditions", _CONDITIONS),
-        controls=_table(folder, "controls", ("cell", "context", "batch", "role")),
-        perturbations=perturbations_from_table(
-            _table(folder, "perturbations"), file=str(folder / "perturbations.parquet")
-        ),
-        genes=genes,
-        effects=effects,
-        simulated=bool(about["simulated"]),
-        total=about["total"],
-        notes=tuple(about["notes"]),
-        certificate=about["certificate"],
-        screen=screen,
-        folder=folder,
-    )

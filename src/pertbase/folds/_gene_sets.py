@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import pandas as pd
 
+from pertbase._frozen import FrozenMapping
 from pertbase.errors import InputError
 
 __all__ = ["COLUMNS", "set_table", "sets_from_table"]
@@ -32,4 +32,4 @@ def sets_from_table(table: pd.DataFrame, *, file: str | None = None) -> Mapping[
     if missing:
         raise InputError("the gene sets lack columns", file=file, key='uns["pertbase"]["gene_sets"]', value=missing)
     grouped = table.astype(str).groupby("set", sort=True)["gene"]
-    return MappingProxyType({str(name): tuple(sorted(set(genes))) for name, genes in grouped})
+    return FrozenMapping({str(name): tuple(sorted(set(genes))) for name, genes in grouped})

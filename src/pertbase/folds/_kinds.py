@@ -12,6 +12,7 @@ from pertbase._random import generator
 from pertbase.errors import UnsupportedError, unknown_name
 from pertbase.folds._perturbation import Perturbation
 from pertbase.folds._spec import KINDS, FoldSpec
+from pertbase.folds._split_files import SplitFile
 
 __all__ = ["Assignment", "assign"]
 
@@ -311,7 +312,17 @@ def _overlap(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     return all(set(first[column]) & set(second[column]) for column in ("context", "target_set"))
 
 
+def _from_file(case: _Case, file: SplitFile) -> Assignment:
+    table = case.conditions
+    split, notes = file.assign(table, case.perturbations)
+    seen = set(table.loc[split == "train", "target_set"])
+    regime = np.where(table["target_set"].isin(seen), "perturbation_seen", "perturbation_unseen").astype(object)
+    return Assignment(split, regime, notes)
+
+
 def _published(case: _Case) -> Assignment:
+    if case.spec.split is not None:
+        return _from_file(case, case.spec.split)
     table = case.conditions
     if "published" not in table.columns:
         raise case.refuse("it ships no split of its own", "choose another fold kind")

@@ -266,6 +266,11 @@ def _label_table(table: OutcomeTable, rule: LabelRule) -> Labelled:
             "n_cells": 0,
         }
     )
+    if table.paths is not None:
+        asked = pd.MultiIndex.from_frame(questions[["context", "perturbation", "gene"]])
+        shipped = table.paths.set_index(["context", "perturbation", "gene"])
+        at = shipped.index.get_indexer(asked)
+        questions = questions.assign(**{name: shipped[name].to_numpy()[at] for name in shipped})
     return Labelled(
         name=table.name,
         hash=table.hash,

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from filelock import FileLock
 
 from pertbase._io import canonical_json, cut, sha256_text
-from pertbase.errors import InputError, PertbaseError
+from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds._cells import mean_rows
 from pertbase.folds._certificate import certify
 from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
-from pertbase.folds._fold import FORMAT, SPLITS, Fold, open_fold
+from pertbase.folds._fold import FORMAT, SPLITS, Fold
+from pertbase.folds._fold_files import open_fold, read_manifest
 from pertbase.folds._kinds import Assignment, assign
 from pertbase.folds._labelled import INPUT, Labelled, count_outcomes, label
 from pertbase.folds._labels import LabelRule, label_rule
+from pertbase.folds._mini import some_of_each
 from pertbase.folds._outcome_table import OutcomeTable
+from pertbase.folds._path_layer import PathLayer, lay_paths, layer_hash
+from pertbase.folds._path_spec import PathSpec
 from pertbase.folds._screen import Screen
 from pertbase.folds._spec import FoldSpec
 from pertbase.folds._views import AMBIGUOUS
 
-__all__ = ["FoldMaker", "make_fold"]
+if TYPE_CHECKING:
+    from pertbase.knowledge import SignedGraph
+
+__all__ = ["FoldMaker", "basal_levels", "make_fold"]
 
 NEAR = 0.5
 """Cosine of measured effects from which a test condition counts as near a training condition."""
@@ -43,6 +50,7 @@ class FoldMaker:
     def __init__(self, data: Screen | OutcomeTable | EffectTable) -> None:
         self.data = data
         self._labelled: dict[str, Labelled] = {}
+        self._graphs: dict[str, SignedGraph] = {}
         self._last: Fold | None = None
 
     def labelled(self, spec: FoldSpec) -> Labelled:
@@ -55,11 +63,10 @@ class FoldMaker:
         return self._labelled[key]
 
     def hash(self, spec: FoldSpec) -> str:
-        """Return the hash that identifies the fold: of content, spec and format."""
+        """Return the hash that identifies the fold: of content, spec and format, and of no paths laid over it."""
+        bare = spec.with_(paths=None).to_dict()
         return sha256_text(
-            canonical_json(
-                {"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": spec.to_dict()}
-            )
+            canonical_json({"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": bare})
         )
 
     def expand(self, spec: FoldSpec) -> list[FoldSpec]:
@@ -74,6 +81,8 @@ class FoldMaker:
         """
         if isinstance(self.data, EffectTable):
             spec = spec.with_(rule=replace(spec.rule, statistic=self.data.statistic))
+        if spec.split is not None:
+            return [spec]
         # A screen ships no split; splitting it says so, once.
         shipped = isinstance(self.data, (OutcomeTable, EffectTable)) and not getattr(self.data, "pooled", False)
         if spec.kind == "published" and shipped and spec.context is None and len(self.data.contexts) > 1:
@@ -106,6 +115,17 @@ class FoldMaker:
         UnsupportedError
             Where the data set lacks what the kind needs.
         """
+        fold = certify(self.draw(spec))
+        return fold if spec.paths is None else replace(fold, paths=self._lay(fold, spec.paths))
+
+    def draw(self, spec: FoldSpec) -> Fold:
+        """Return the fold without its certificate, which takes most of the time: to be held against another.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the data set lacks what the kind needs.
+        """
         labelled, conditions, assignment = self.split(spec)
         effects = _measured(labelled, conditions)
         if spec.kind.startswith("unseen_perturbation") and effects is not None:
@@ -117,10 +137,11 @@ class FoldMaker:
             ],
             ignore_index=True,
         )
+        questions = some_of_each(questions, spec.per_outcome, seed=spec.seed)
         conditions = _recounted(conditions, questions)
         screen = self.data if isinstance(self.data, Screen) else None
         controls = _visibility(labelled.controls, conditions)
-        fold = Fold(
+        return Fold(
             spec=spec,
             data=labelled.name,
             data_hash=labelled.hash,
@@ -136,7 +157,6 @@ class FoldMaker:
             notes=(*assignment.notes, *_dropped(conditions)),
             screen=screen,
         )
-        return certify(fold)
 
     def build(self, spec: FoldSpec, root: str | Path) -> Fold:
         """Return the fold from its folder under ``root``, making it first where it is not there.
@@ -146,7 +166,7 @@ class FoldMaker:
         """
         root = Path(root)
         # The baselines of a table run on one fold one after another: it is read once.
-        if self._last is not None and self._last.hash == self.hash(spec):
+        if self._last is not None and self._last.hash == self.hash(spec) and self._last.spec.paths == spec.paths:
             kept = self._last.folder
             if kept is not None and kept.parent == root and (kept / "fold.yaml").exists():
                 return self._last
@@ -159,15 +179,58 @@ class FoldMaker:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder.parent / f".{folder.name}.lock"):
                     if not (folder / "fold.yaml").exists():
-                        self.make(spec).write(folder)
+                        self.make(spec.with_(paths=None)).write(folder)
+            layer = None if spec.paths is None else self._layer(folder, spec.paths)
         except OSError as error:
             raise PertbaseError(
                 f"folds cannot be kept here ({error.strerror or error})",
                 file=root,
                 remedy="remove what stands in its place, or choose another folder that may be written",
             ) from error
-        self._last = open_fold(folder, screen=screen)
+        self._last = replace(open_fold(folder, screen=screen, paths=layer), spec=spec)
+        if layer is None:
+            # Others may have laid paths over it; this fold was asked for without.
+            self._last = replace(self._last, paths=None)
         return self._last
+
+    def graph(self, spec: PathSpec) -> SignedGraph:
+        """Return the graph that paths are looked for in: the named one, or the data set's own.
+
+        Raises
+        ------
+        UnsupportedError
+            Where none is named and the data set brings none.
+        """
+        from pertbase.knowledge import signed_graph
+
+        own = self.data.graph if isinstance(self.data, Screen) else None
+        if spec.graph is None:
+            if own is None:
+                raise UnsupportedError(
+                    f"{self.data.name} brings no graph to look for paths in",
+                    key="paths.graph",
+                    remedy="name one, for example paths.graph=[omnipath_carnival,collectri]",
+                )
+            return own
+        key = canonical_json(spec.to_dict()["graph"])
+        if key not in self._graphs:
+            named = list(spec.graph) if isinstance(spec.graph, tuple) else spec.graph
+            self._graphs[key] = signed_graph(named)
+        return self._graphs[key]
+
+    def _lay(self, fold: Fold, spec: PathSpec) -> PathLayer:
+        basal = None if fold.effects is None else fold.effects.basal
+        return lay_paths(fold.questions, fold.perturbations, spec, self.graph(spec), fold_hash=fold.hash, basal=basal)
+
+    def _layer(self, folder: Path, spec: PathSpec) -> str:
+        """Return the name of the paths' folder within the fold's, laying them first where they are not there."""
+        fold_hash = read_manifest(folder)["hash"]
+        name = f"paths-{layer_hash(spec, self.graph(spec), fold_hash)[:12]}"
+        if not (folder / name / "paths.yaml").exists():
+            with FileLock(folder.parent / f".{folder.name}.lock"):
+                if not (folder / name / "paths.yaml").exists():
+                    self._lay(replace(open_fold(folder), paths=None), spec).write(folder)
+        return name
 
 
 def make_fold(
@@ -253,14 +316,20 @@ def _visibility(controls: pd.DataFrame, conditions: pd.DataFrame) -> pd.DataFram
     return controls.assign(**{split: is_input & controls["context"].isin(seen[split]) for split in SPLITS})
 
 
-def _with_basal(effects: Effects, labelled: Labelled, screen: Screen) -> Effects:
-    """Return the measured effects with the mean expression of each context's input controls."""
+def basal_levels(labelled: Labelled, screen: Screen) -> pd.DataFrame:
+    """Return the mean expression of each context's input controls, contexts x genes."""
     visible = labelled.controls.loc[labelled.controls["role"] == INPUT]
     basal = {
         str(context): mean_rows(screen.X, screen.obs.index.get_indexer(cells["cell"]))
         for context, cells in visible.groupby("context", observed=True)
     }
-    table = pd.DataFrame.from_dict(basal, orient="index", columns=screen.genes).rename_axis("context")
+    table: pd.DataFrame = pd.DataFrame.from_dict(basal, orient="index", columns=screen.genes)
+    return table.rename_axis("context")
+
+
+def _with_basal(effects: Effects, labelled: Labelled, screen: Screen) -> Effects:
+    """Return the measured effects with the mean expression of each context's input controls."""
+    table = basal_levels(labelled, screen)
     return Effects(effects.values, effects.conditions, effects.genes, effects.statistic, effects.status, table)
 
 

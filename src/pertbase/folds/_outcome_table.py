@@ -45,6 +45,10 @@ class OutcomeTable:
         Where it was read from.
     pooled
         Whether the split it ships is one over all contexts; otherwise each context ships its own.
+    paths
+        What it ships beside outcomes: ``context``, ``perturbation``, ``gene`` of every question, and
+        ``candidate_paths``, ``conflict``, ``reference_paths``, ``reference_text`` as far as there are any. None where
+        there are none. Rows are brought into the order of ``table``.
 
     Raises
     ------
@@ -58,9 +62,12 @@ class OutcomeTable:
     simulated: bool = False
     file: str | None = None
     pooled: bool = False
+    paths: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", _checked(self.table, self.perturbations, self.file))
+        if self.paths is not None:
+            object.__setattr__(self, "paths", _beside(self.table, self.paths, self.file))
 
     @cached_property
     def contexts(self) -> tuple[str, ...]:
@@ -104,6 +111,7 @@ class OutcomeTable:
                 {
                     "rows": digest.hexdigest(),
                     "perturbations": hash_frame(perturbation_table(self.perturbations)),
+                    **({} if self.paths is None else {"paths": hash_frame(self.paths)}),
                 }
             )
         )
@@ -155,6 +163,18 @@ def _checked(table: pd.DataFrame, perturbations: Mapping[str, Perturbation], fil
             remedy="keep one row of each",
         )
     return made
+
+
+def _beside(table: pd.DataFrame, paths: pd.DataFrame, file: str | None) -> pd.DataFrame:
+    """Return the paths in the order of the questions."""
+    key = list(_KEY)
+    rows = pd.MultiIndex.from_frame(paths[key].astype(str)).get_indexer(
+        pd.MultiIndex.from_frame(table[key].astype(str))
+    )
+    if (rows < 0).any():
+        lost = tuple(table.loc[rows < 0, key].iloc[0])
+        raise InputError("a question has no row of paths", file=file, key="paths", value=lost)
+    return paths.iloc[rows].reset_index(drop=True)
 
 
 def _categorical(column: pd.Series, name: str, file: str | None) -> pd.Categorical:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from pertbase._io import read_jsonl, read_parquet, write_aside, write_jsonl
 from pertbase.errors import InputError
+from pertbase.folds._shipped_paths import plain_paths
 
 __all__ = ["read_questions", "write_questions"]
 
@@ -24,6 +25,7 @@ _CATEGORIES = (
     "outcome",
 )
 _NUMBERS = ("effect", "p_value", "p_adjusted")
+_PATHS = ("candidate_paths", "reference_paths")
 
 
 def write_questions(questions: pd.DataFrame, path: str | Path) -> None:
@@ -62,6 +64,9 @@ def read_questions(path: str | Path) -> pd.DataFrame:
         if name in table.columns:
             column = table[name].astype(object)
             table[name] = column.where(column.notna(), None)
+    for name in _PATHS:
+        if name in table.columns:
+            table[name] = plain_paths(table[name])
     for name in _NUMBERS:
         if name in table.columns:
             try:

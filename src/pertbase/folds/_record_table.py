@@ -16,6 +16,7 @@ from pertbase.folds._outcome_table import OutcomeTable
 from pertbase.folds._perturbation import Perturbation
 from pertbase.folds._prepare._targets import read_targets
 from pertbase.folds._records import FieldMap, Records, read_records
+from pertbase.folds._shipped_paths import shipped_paths
 
 __all__ = ["load_records"]
 
@@ -85,11 +86,14 @@ def load_records(
     table, perturbations = _read(folder, patterns, keys, read)
     tests = sorted(set(table.loc[table["split"] == "test", "test_fold"]))
     chosen = _choose(fold, tests, folder)
-    checked = _checked(table.loc[(table["split"] != "test") | (table["test_fold"] == chosen)], folder)
+    kept = table.loc[(table["split"] != "test") | (table["test_fold"] == chosen)].reset_index(drop=True)
+    checked = _checked(kept, folder)
     names = set(checked["perturbation"])
     return OutcomeTable(
         name=name if fold is None else f"{name}_{fold}",
-        table=checked,
+        table=checked.reset_index(drop=True),
+        # Of records that ask the same, the first one's.
+        paths=shipped_paths(kept.loc[checked.index], perturbations, folder),
         perturbations={key: item for key, item in perturbations.items() if key in names},
         file=str(folder),
         pooled=True,
@@ -231,7 +235,7 @@ def _choose(fold: str | None, tests: Sequence[str], folder: Path) -> str:
 
 
 def _checked(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Return one row a question, once no condition lies in two splits."""
+    """Return one row a question, once no condition lies in two splits; the index is the table's."""
     splits = table.groupby(["context", "perturbation"])["split"].agg(lambda found: tuple(sorted(set(found))))
     torn = splits.loc[splits.map(len) > 1]
     if len(torn):
@@ -256,4 +260,4 @@ def _checked(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
         )
     if len(once) < len(table):
         _LOGGER.info("%s: %d records ask what another asks, with the same outcome", folder, len(table) - len(once))
-    return once.reset_index(drop=True)
+    return once

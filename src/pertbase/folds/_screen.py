@@ -12,25 +12,22 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from pertbase._io import canonical_json, sha256_text, write_aside, write_folder_aside
+from pertbase._io import canonical_json, sha256_text
 from pertbase.errors import InputError
 from pertbase.folds._cells import CellTable, Matrix, hash_frame, hash_matrix, read_only
 from pertbase.folds._gene_sets import set_table, sets_from_table
-from pertbase.folds._hdf5 import write_hdf5
-from pertbase.folds._perturbation import CONTROL, Perturbation, perturbation_table, perturbations_from_table
+from pertbase.folds._perturbation import Perturbation, perturbation_table, perturbations_from_table
+from pertbase.folds._screen_contract import PREPARE, check_screen
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["Screen", "read_anndata", "read_screen", "write_screen"]
+    from pertbase.knowledge import SignedGraph
+
+__all__ = ["FORMAT", "Screen", "as_embedding"]
 
 FORMAT = 1
 OBS_COLUMNS = ("context", "perturbation", "is_control")
-PREPARE = "`pertbase prepare input=FILE output=FILE` turns other people's files into this contract"
-BROKEN = (OSError, RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError)
-"""What h5py, zarr and anndata raise for files that are truncated, damaged or something else."""
-# Natural log1p of counts scaled to a total T is at most log(1 + T); more means raw or linear values.
-_SLACK = 1e-3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +58,11 @@ class Screen:
     gene_sets
         Name -> symbols, where the screen brings its own because public sets do not fit its genes; else None. Models
         may see them.
+    graph
+        Who acts on whom, where the screen brings a graph of its own; else None. Models may see it.
+    embeddings
+        Name -> float32, shape (n_cells, n_dimensions), finite: embeddings of the cells, in ``obsm``. Models may see
+        those of the cells that they are given.
 
     Raises
     ------
@@ -78,13 +80,17 @@ class Screen:
     counts: Matrix | None = None
     file: str | None = None
     gene_sets: Mapping[str, tuple[str, ...]] | None = None
+    graph: SignedGraph | None = None
+    embeddings: Mapping[str, np.ndarray] = field(default_factory=dict)
     _checked: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self._checked:
-            _check(self)
+            check_screen(self)
         read_only(self.X)
         read_only(self.counts)
+        for values in self.embeddings.values():
+            read_only(values)
 
     @classmethod
     def from_anndata(cls, adata: AnnData, *, name: str | None = None, file: str | Path | None = None) -> Screen:
@@ -144,6 +150,8 @@ class Screen:
             counts=_as_float32(adata.layers["counts"], where) if "counts" in adata.layers else None,
             file=where,
             gene_sets=sets_from_table(pd.DataFrame(about["gene_sets"]), file=where) if "gene_sets" in about else None,
+            graph=_graph(about, where),
+            embeddings={str(key): as_embedding(adata.obsm[key]) for key in adata.obsm},
         )
 
     def to_anndata(self, *, copy: bool = True) -> AnnData:
@@ -156,6 +164,8 @@ class Screen:
         adata = AnnData(X=self.X.copy() if copy else self.X, obs=obs, var=pd.DataFrame(index=self.genes.copy()))
         if self.counts is not None:
             adata.layers["counts"] = self.counts.copy() if copy else self.counts
+        for key, values in self.embeddings.items():
+            adata.obsm[key] = values.copy() if copy else values
         adata.uns["pertbase"] = {
             "format": FORMAT,
             "name": self.name,
@@ -165,6 +175,8 @@ class Screen:
         }
         if self.gene_sets is not None:
             adata.uns["pertbase"]["gene_sets"] = set_table(self.gene_sets)
+        if self.graph is not None:
+            adata.uns["pertbase"]["graph"] = self.graph.edges
         return adata
 
     def subset(self, cells: np.ndarray) -> Screen:
@@ -183,6 +195,8 @@ class Screen:
             counts=None if self.counts is None else self.counts[cells].copy(),
             file=self.file,
             gene_sets=self.gene_sets,
+            graph=self.graph,
+            embeddings={name: values[cells].copy() for name, values in self.embeddings.items()},
         )
 
     @cached_property
@@ -205,7 +219,7 @@ class Screen:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything a run can depend on: values, cells, genes, perturbations, total, gene sets."""
+        """SHA-256 of everything a run can depend on: values, cells, genes, perturbations, total, gene sets, graph."""
         parts: dict[str, Any] = {
             "format": FORMAT,
             "X": hash_matrix(self.X),
@@ -216,11 +230,16 @@ class Screen:
         }
         if self.gene_sets is not None:
             parts["gene_sets"] = hash_frame(set_table(self.gene_sets))
+        if self.graph is not None:
+            parts["graph"] = self.graph.hash
+        if self.embeddings:
+            parts["embeddings"] = {name: hash_matrix(values) for name, values in self.embeddings.items()}
         return sha256_text(canonical_json(parts))
 
     def cells(self, rows: np.ndarray) -> CellTable:
         """Return a copy of some cells, by position."""
-        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True))
+        embeddings = {name: values[rows].copy() for name, values in self.embeddings.items()}
+        return CellTable(self.X[rows].copy(), self.obs.iloc[rows].copy(), self.genes.copy(deep=True), embeddings)
 
     def __repr__(self) -> str:
         title = f"Screen {self.name!r}" + (" (simulated)" if self.simulated else "")
@@ -236,6 +255,14 @@ class Screen:
         )
         per_context["conditions"] = self.conditions.groupby("context").size()
         return f"<p>{self!r}</p>" + str(per_context.fillna(0).astype(int).to_html())
+
+
+def _graph(about: Mapping[str, Any], file: str | None) -> SignedGraph | None:
+    if "graph" not in about:
+        return None
+    from pertbase.knowledge import SignedGraph
+
+    return SignedGraph.from_edges(pd.DataFrame(about["graph"]), name=str(about.get("name") or "screen"), file=file)
 
 
 def _total(value: Any, file: str | None) -> float:
@@ -263,6 +290,12 @@ def _text(column: pd.Series, key: str, file: str | None) -> list[str]:
     return [str(item) for item in column]
 
 
+def as_embedding(values: Any) -> np.ndarray:
+    """Return an entry of obsm, an array, a table or a sparse matrix, as a dense float32 array of its own."""
+    dense = values.toarray() if sparse.issparse(values) else values
+    return np.array(dense, dtype=np.float32, order="C", copy=True)
+
+
 def _as_float32(values: Any, file: str | None) -> Matrix:
     if values is None:
         raise InputError("has no X", file=file, key="X", remedy=PREPARE)
@@ -273,173 +306,3 @@ def _as_float32(values: Any, file: str | None) -> Matrix:
         matrix.sort_indices()
         return matrix
     return np.array(values, dtype=np.float32, order="C", copy=True)
-
-
-def _check(screen: Screen) -> None:
-    file = screen.file
-    n_cells, n_genes = screen.X.shape
-    if n_cells == 0 or n_genes == 0:
-        raise InputError("has no cells or no genes", file=file, key="X", value=tuple(screen.X.shape))
-    if len(screen.obs) != n_cells or len(screen.genes) != n_genes:
-        raise InputError("obs or genes do not fit X", file=file, key="X", value=tuple(screen.X.shape))
-    for index, key, remedy in (
-        (
-            screen.genes,
-            "var_names",
-            "make gene symbols unique, for example by keeping the copy with most counts",
-        ),
-        (screen.obs.index, "obs_names", "call adata.obs_names_make_unique() before writing"),
-    ):
-        if not index.is_unique:
-            raise InputError(
-                "names are not unique",
-                file=file,
-                key=key,
-                remedy=remedy,
-                value=list(index[index.duplicated()][:5]),
-            )
-    _check_values(screen)
-    _check_names(screen)
-
-
-def _check_values(screen: Screen) -> None:
-    data = screen.X.data if sparse.issparse(screen.X) else screen.X
-    if not np.isfinite(data).all():
-        raise InputError(
-            "X holds NaN or infinite values",
-            file=screen.file,
-            key="X",
-            remedy="drop those cells or genes",
-            value=f"{int((~np.isfinite(data)).sum())} values",
-        )
-    if data.size and data.min() < 0:
-        raise InputError(
-            "X holds negative values, so it is not log1p of counts",
-            file=screen.file,
-            key="X",
-            value=float(data.min()),
-            remedy="give raw counts to `pertbase prepare`, not scaled data",
-        )
-    if not (np.isfinite(screen.total) and screen.total > 0):
-        raise InputError(
-            "the total is not a positive number",
-            file=screen.file,
-            key="normalisation.total",
-            value=screen.total,
-        )
-    highest = float(data.max()) if data.size else 0.0
-    if highest > np.log1p(screen.total) + _SLACK:
-        raise InputError(
-            f"X exceeds log(1 + total) = {np.log1p(screen.total):.3f}, so it is not the natural log1p of counts "
-            "scaled to the declared total",
-            file=screen.file,
-            key="X",
-            value=round(highest, 3),
-            remedy="declare the right total, or give raw counts to `pertbase prepare`",
-        )
-
-
-def _check_names(screen: Screen) -> None:
-    obs, file = screen.obs, screen.file
-    for key in ("context", "perturbation"):
-        if (obs[key] == "").any():
-            raise InputError(f"some cells have an empty {key}", file=file, key=f'obs["{key}"]', value="")
-    marked = obs["is_control"].to_numpy()
-    named = (obs["perturbation"] == CONTROL).to_numpy()
-    if (marked != named).any():
-        cell = obs.index[int(np.flatnonzero(marked != named)[0])]
-        raise InputError(
-            f'is_control and perturbation == "{CONTROL}" disagree for {int((marked != named).sum())} cells',
-            file=file,
-            key='obs["is_control"]',
-            value=f"cell {cell}: {obs.loc[cell, 'perturbation']}",
-            remedy=PREPARE,
-        )
-    names = set(obs.loc[~marked, "perturbation"])
-    unknown = sorted(names - set(screen.perturbations))
-    if unknown:
-        raise InputError(
-            "perturbations are not in the perturbation table",
-            file=file,
-            key='obs["perturbation"]',
-            value=unknown[:5],
-            remedy=PREPARE,
-        )
-    without = sorted(set(obs["context"]) - set(obs.loc[marked, "context"]))
-    if without:
-        raise InputError(
-            "contexts have no control cells",
-            file=file,
-            key='obs["context"]',
-            value=without[:5],
-            remedy="every context needs unperturbed cells; drop those contexts or mark their controls",
-        )
-    if not names:
-        raise InputError("has no perturbed cells", file=file, key='obs["perturbation"]', value=[CONTROL])
-
-
-def unreadable(path: str | Path, error: Exception) -> InputError:
-    """Return the error for a file that could not be read as AnnData."""
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(
-        f"cannot be read as AnnData ({reason})",
-        file=path,
-        remedy="the file may be empty, truncated or damaged; fetch or write it again",
-    )
-
-
-def read_anndata(path: str | Path) -> AnnData:
-    """Read an ``.h5ad`` file or a ``.zarr`` folder.
-
-    Raises
-    ------
-    InputError
-        Where it is absent, empty, truncated or of another format.
-    """
-    import anndata
-
-    path = Path(path)
-    if not path.exists():
-        raise InputError(
-            "there is no such file",
-            file=path,
-            remedy="check the path; relative paths start at the working directory",
-        )
-    try:
-        if path.suffix == ".zarr":
-            return anndata.read_zarr(path)
-        if path.suffix in (".h5ad", ".h5"):
-            return anndata.read_h5ad(path)
-    except BROKEN as error:
-        raise unreadable(path, error) from error
-    raise InputError(
-        "is neither .h5ad nor .zarr",
-        file=path,
-        value=path.suffix,
-        remedy="write it with AnnData's write_h5ad",
-    )
-
-
-def read_screen(path: str | Path, *, name: str | None = None) -> Screen:
-    """Read a screen in the contract from ``.h5ad`` or ``.zarr``.
-
-    Raises
-    ------
-    InputError
-        Where the file cannot be read or breaks the contract.
-    """
-    return Screen.from_anndata(read_anndata(path), name=name, file=path)
-
-
-def write_screen(screen: Screen, path: str | Path) -> None:
-    """Write a screen as ``.h5ad`` or ``.zarr``, whole or not at all."""
-    path = Path(path)
-    adata = screen.to_anndata(copy=False)
-    if path.suffix == ".h5ad":
-        with write_aside(path) as temporary:
-            write_hdf5(adata, temporary, compression="gzip")
-    elif path.suffix == ".zarr":
-        with write_folder_aside(path, replace=True) as temporary:
-            adata.write_zarr(temporary)
-    else:
-        raise InputError("a screen is written as .h5ad or .zarr", file=path, value=path.suffix)

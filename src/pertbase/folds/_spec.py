@@ -9,6 +9,8 @@ from typing import Any
 from pertbase._io import cut, sha256_text
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._labels import LabelRule, Ranksum, label_rule
+from pertbase.folds._path_spec import PathSpec
+from pertbase.folds._split_files import SplitFile
 
 __all__ = ["KINDS", "FoldSpec"]
 
@@ -52,10 +54,19 @@ class FoldSpec:
         Contexts to hold out; drawn where not given.
     context
         For ``published``: the context whose shipped split is used.
+    split
+        For ``published``: a split file of cell-load's (.toml), or what one holds, in place of a shipped split. What it
+        says is part of the fold, not where it lies.
     val
         For ``genetic_to_chemical``: ``genetic`` (zero-shot) or ``chemical`` (few-shot).
     min_controls
         Controls a context needs on each side of the partition.
+    paths
+        How candidate and reference paths are chosen; none where not given. They are laid over the fold, which is the
+        same with them and without.
+    per_outcome
+        Questions of each outcome that val and test ask, drawn by their ids, and no ambiguous ones; all where not given.
+        Balanced accuracy estimates that of the whole fold, at the cost of a few hundred questions: for language models.
     """
 
     kind: str
@@ -71,6 +82,9 @@ class FoldSpec:
     context: str | None = None
     val: str = "genetic"
     min_controls: int = 10
+    paths: PathSpec | None = None
+    split: SplitFile | None = None
+    per_outcome: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -98,6 +112,10 @@ class FoldSpec:
             )
         if self.val not in ("genetic", "chemical"):
             raise InputError("val is genetic or chemical", key="fold.val", value=self.val)
+        if self.split is not None and self.kind != "published":
+            raise InputError("is of published folds", key="fold.split", value=self.split.name, remedy="fold=published")
+        if self.per_outcome is not None and (type(self.per_outcome) is not int or self.per_outcome < 1):
+            raise InputError("is a positive number of questions", key="fold.per_outcome", value=self.per_outcome)
         if self.seed < 0:
             raise InputError("a seed is not negative", key="fold.seed", value=self.seed)
 
@@ -105,16 +123,25 @@ class FoldSpec:
     def name(self) -> str:
         """The fold's name: the kind, then what was named beyond it."""
         chosen = self.context if self.kind == "published" else self.test_context
+        chosen = chosen if self.split is None else self.split.name
         name = self.kind + (f"_{_slug(chosen)}" if chosen else "")
         if self.kind == "genetic_to_chemical" and self.val == "chemical":
             name += "_few_shot"
+        name += f"_{self.per_outcome}each" if self.per_outcome else ""
         return name if self.seed == 0 else f"{name}_seed{self.seed}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, the rule as its own dictionary."""
+        """Return plain values, rule, paths and split as dictionaries of their own; what is not given of these, no key.
+
+        So folds keep their hashes, whatever options come later.
+        """
+        apart = ("rule", "paths", "split", "per_outcome")
         return {
-            **{item.name: getattr(self, item.name) for item in fields(self) if item.name != "rule"},
+            **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in apart},
             "rule": self.rule.to_dict(),
+            **({} if self.paths is None else {"paths": self.paths.to_dict()}),
+            **({} if self.split is None else {"split": self.split.to_dict()}),
+            **({} if self.per_outcome is None else {"per_outcome": self.per_outcome}),
         }
 
     @classmethod
@@ -135,7 +162,9 @@ class FoldSpec:
         if "kind" not in values:
             raise InputError("a fold names its kind", key="fold.kind", value=None, remedy=f"use {', '.join(KINDS)}")
         rule = values.get("rule", "ranksum")
-        return cls(**{**values, "rule": rule if isinstance(rule, LabelRule) else label_rule(rule)})
+        made = {**values, "rule": rule if isinstance(rule, LabelRule) else label_rule(rule)}
+        made["split"] = None if values.get("split") is None else SplitFile.of(values["split"])
+        return cls(**{**made, "paths": PathSpec.of(values.get("paths"))})
 
     def with_(self, **changes: Any) -> FoldSpec:
         """Return a copy with some values changed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,9 @@ from pertbase.folds._answers import OUTCOMES
 from pertbase.folds._cells import CellTable
 from pertbase.folds._effects import Effects, Statistic
 from pertbase.folds._perturbation import Perturbation
+
+if TYPE_CHECKING:
+    from pertbase.knowledge import SignedGraph
 
 __all__ = ["AMBIGUOUS", "HIDDEN", "Inputs", "Training", "Truth", "hide"]
 
@@ -58,6 +61,9 @@ class Inputs:
         Mean log1p of the input controls of the contexts asked about, contexts x genes; None for outcome tables.
     controls
         The input controls themselves, or None where cells were not asked for or there are none.
+    graph
+        Who acts on whom: the graph that paths over the fold were looked for in, else the one the data set brings; None
+        where there is neither, and public ones are to be used.
     """
 
     split: str
@@ -68,6 +74,7 @@ class Inputs:
     statistic: Statistic
     basal: pd.DataFrame | None = None
     controls: CellTable | None = None
+    graph: SignedGraph | None = None
 
     def own(self) -> Inputs:
         """Return the same with tables of its own: whoever writes into them spoils nobody else's."""
@@ -117,6 +124,9 @@ class Training:
         or where cells were not asked for.
     gene_sets
         Name -> symbols, where the data set brings its own; None where public ones are to be used.
+    graph
+        Who acts on whom: the graph that paths over the fold were looked for in, else the one the data set brings; None
+        where there is neither, and public ones are to be used.
     """
 
     fold: str
@@ -132,6 +142,7 @@ class Training:
     basal: pd.DataFrame | None = None
     cells: CellTable | None = None
     gene_sets: Mapping[str, tuple[str, ...]] | None = None
+    graph: SignedGraph | None = None
 
     def own(self) -> Training:
         """Return the same with tables of its own: whoever writes into them spoils nobody else's.
@@ -171,6 +182,7 @@ class Training:
             statistic=self.statistic,
             basal=None if part.basal is None else part.basal.copy(),
             controls=controls,
+            graph=part.graph,
         )
 
     def regroup(self, val: np.ndarray) -> Training:
@@ -188,7 +200,7 @@ class Training:
                     obs["context"], obs["perturbation"], obs["is_control"], strict=True
                 )
             ]
-            cells = CellTable(cells.X, obs, cells.genes)
+            cells = replace(cells, obs=obs)
         return replace(self, conditions=conditions, questions=questions, cells=cells)
 
     def groups(self, n_groups: int) -> list[np.ndarray]:
@@ -270,6 +282,8 @@ class Truth:
         Whether the cells were simulated.
     effects
         Measured effects of the split's conditions, or None for outcome tables.
+    perturbations
+        Name -> perturbation, which says where a reason starts; None where it is not known.
     """
 
     questions: pd.DataFrame
@@ -277,6 +291,7 @@ class Truth:
     hash: str = ""
     simulated: bool = False
     effects: Effects | None = None
+    perturbations: Mapping[str, Perturbation] | None = None
 
     def __repr__(self) -> str:
         counts = self.questions["outcome"].value_counts()

@@ -37,6 +37,15 @@ class Layout:
     dose_unit_value: str = ""
     n_parts: str | None = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The obs columns that are read."""
+        named = (
+            self.perturbation, self.context, self.mechanism, self.batch, self.compound, self.treatment, self.dose,
+            self.dose_unit, self.n_parts,
+        )  # fmt: skip
+        return tuple(name for name in named if name is not None)
+
     def is_control(self, label: str) -> bool:
         """Whether a label, or a part of one, stands for unperturbed cells; ``*`` in a control matches anything."""
         return label in self.controls or any(fnmatchcase(label, item) for item in self.controls if "*" in item)

@@ -136,6 +136,8 @@ class PrepareOptions:
         The var column that holds gene symbols.
     layer
         The layer to read in place of ``X``.
+    embeddings
+        Entries of obsm that the screen carries too, for models that predict in one.
     values
         ``auto``, ``counts`` (scale to the total and log) or ``log1p`` (natural, scaled already).
     total
@@ -177,6 +179,7 @@ class PrepareOptions:
     target_names: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     symbols: str | None = None
     layer: str | None = None
+    embeddings: tuple[str, ...] = ()
     values: str = "auto"
     total: float | None = None
     keep: tuple[str, ...] = ()
@@ -339,6 +342,7 @@ def _signs(key: str, value: Any) -> dict[str, dict[str, int]]:
 _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "control": _list,
     "context_names": _mapping,
+    "embeddings": _list,
     "names": _mapping,
     "targets": _targets,
     "target_names": _signs,

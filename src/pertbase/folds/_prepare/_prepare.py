@@ -15,11 +15,14 @@ from pertbase.folds._perturbation import CONTROL
 from pertbase.folds._prepare._dialects import Layout, find_layout
 from pertbase.folds._prepare._genes import PreparedGenes, find_genes, leave_out
 from pertbase.folds._prepare._names import NamedCells, name_cells
+from pertbase.folds._prepare._normalise import detected, normalise
 from pertbase.folds._prepare._options import PrepareOptions, parse_options
 from pertbase.folds._prepare._source import Source, from_anndata, open_source
 from pertbase.folds._prepare._targets import targets_place
-from pertbase.folds._prepare._values import Recognised, Survey, detected, normalise, recognise, survey
-from pertbase.folds._screen import Screen, write_screen
+from pertbase.folds._prepare._unused import unused_columns
+from pertbase.folds._prepare._values import Recognised, Survey, recognise, survey
+from pertbase.folds._screen import Screen, as_embedding
+from pertbase.folds._screen_files import write_screen
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -111,14 +114,16 @@ def prepare(
     """
     parsed = parse_options(options)
     where = None if file is None else str(file)
-    source = from_anndata(adata, layer=parsed.layer, uns=targets_place(parsed.targets, "uns"), file=where)
+    uns = targets_place(parsed.targets, "uns")
+    source = from_anndata(adata, layer=parsed.layer, uns=uns, obsm=parsed.embeddings, file=where)
     return _prepare(source, name, parsed)
 
 
 def prepare_path(path: str | Path, *, name: str | None = None, **options: Any) -> tuple[Screen, PrepareReport]:
     """Return the screen that a file of another dialect holds; see :func:`prepare`."""
     parsed = parse_options(options)
-    with open_source(path, layer=parsed.layer, uns=targets_place(parsed.targets, "uns")) as source:
+    uns = targets_place(parsed.targets, "uns")
+    with open_source(path, layer=parsed.layer, uns=uns, obsm=parsed.embeddings) as source:
         return _prepare(source, name or Path(path).stem, parsed)
 
 
@@ -186,6 +191,7 @@ def _prepare(source: Source, name: str, options: PrepareOptions) -> tuple[Screen
         total=total,
         counts=counts,
         file=file,
+        embeddings={key: as_embedding(found)[cells.keep] for key, found in source.obsm.items()},
     )
     return screen, _report(screen, source, layout, genes, named, what, seen, cells, options)
 
@@ -328,7 +334,7 @@ def _report(
         name=screen.name,
         file=source.file,
         dialect=layout.dialect,
-        recognised=(*layout.describe(), values, *genes.recognised),
+        recognised=(*layout.describe(), values, *genes.recognised, *_unused(source, layout, screen, cells, options)),
         cells_read=len(source.obs),
         dropped=cells.dropped,
         n_genes=len(screen.genes),
@@ -337,3 +343,11 @@ def _report(
         smallest=f"{least['perturbation']} in {least['context']}, {least['n_cells']} cells",
         warnings=tuple(warnings),
     )
+
+
+def _unused(source: Source, layout: Layout, screen: Screen, cells: _Cells, options: PrepareOptions) -> list[str]:
+    used = {*layout.columns, *(rule.column for rule in options.filters), targets_place(options.targets, "obs")}
+    kept = source.obs[cells.keep]
+    # `none` was said, so none is proposed.
+    batch = layout.batch or options.batch
+    return unused_columns(kept, {name for name in used if name}, screen.obs, batch=batch)

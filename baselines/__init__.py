@@ -19,10 +19,14 @@ from pertbase.baselines.simple import (
     CrossContext,
     DrugTarget,
     GenePrior,
+    HubDegree,
+    KnnGO,
     MatchingMean,
     NoChange,
+    PathVote,
     PerturbationPrior,
     PerturbedMean,
+    Reachability,
 )
 
 __all__ = [
@@ -37,10 +41,14 @@ __all__ = [
     "DrugTarget",
     "ExpressionBaseline",
     "GenePrior",
+    "HubDegree",
+    "KnnGO",
     "MatchingMean",
     "NoChange",
+    "PathVote",
     "PerturbationPrior",
     "PerturbedMean",
     "PredictedCells",
+    "Reachability",
     "refusal",
 ]

@@ -107,6 +107,20 @@ class ExpressionBaseline(Baseline):
         """
         raise UnsupportedError(f"{type(self).__name__} predicts effects, not cells")
 
+    def answer(self, inputs: Inputs) -> Answers:
+        """Return answers, for baselines that answer some data sets directly.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the model predicts effects alone, as here.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} predicts effects, and answers no questions itself",
+            remedy="call predict(inputs), and turn the effects into answers with an adapter, such as "
+            "pertbase.adapters.Calibrated().fit(training, model)",
+        )
+
     def answers_directly(self, training: Training) -> bool:
         """Return False: adapters turn effects into answers."""
         return False
@@ -124,6 +138,18 @@ class AnswerBaseline(Baseline):
 
         A question it cannot speak to is answered ``no_change`` with status ``unsupported``.
         """
+
+    def predict(self, inputs: Inputs) -> Effects:
+        """Raise: there are no effects to predict.
+
+        Raises
+        ------
+        UnsupportedError
+            Always; the message says what to call.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} answers questions itself, and predicts no effects", remedy="call answer(inputs)"
+        )
 
     def answers_directly(self, training: Training) -> bool:
         """Return True."""

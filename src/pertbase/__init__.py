@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pertbase import adapters, baselines, folds, runs, scorers, simulate
+    from pertbase import adapters, baselines, folds, knowledge, runs, scorers, simulate
     from pertbase.baselines import AnswerBaseline, ExpressionBaseline
     from pertbase.folds import (
         Answers,
@@ -41,7 +41,7 @@ _HOMES = {
     "read_screen": "pertbase.folds",
     "write_screen": "pertbase.folds",
 }
-_ROOMS = ("adapters", "baselines", "folds", "runs", "scorers", "simulate")
+_ROOMS = ("adapters", "baselines", "folds", "knowledge", "runs", "scorers", "simulate")
 
 __all__ = [
     "AnswerBaseline",
@@ -54,6 +54,7 @@ __all__ = [
     "baselines",
     "data",
     "folds",
+    "knowledge",
     "make_fold",
     "open_fold",
     "prepare",

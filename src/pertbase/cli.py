@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,18 +27,27 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase report runs=runs output=r.html    one page with plots; .svg: balanced accuracy as a picture
   pertbase report compare=A,B                paired difference on the same questions
   pertbase score answers=FILE fold_dir=FOLDER        somebody else's answers; beside=gene_prior, split=test
+  pertbase score answers=FILE fold_dir=FOLDER records=FILE.csv   with its reasons; preset=joined, names=FILE, mini=N
   pertbase score effects=FILE fold_dir=FOLDER        somebody else's effects; adapter=fixed, cell_eval=FOLDER data=...
   pertbase effects input=FILE output=FILE ...        a table of predicted effects -> effects
   pertbase prepare input=FILE output=FILE ...        any h5ad -> screen
   pertbase folds make data=... fold=...      make folds; output=FOLDER
   pertbase folds show fold_dir=FOLDER        who is in which split, and the certificate
   pertbase folds questions fold_dir=FOLDER output=FILE.csv   what is asked, for answers made elsewhere
+  pertbase folds records fold_dir=FOLDER output=FOLDER   questions and paths as JSONL by data=pertreasonqa's map; mini=N
+  pertbase folds split fold_dir=FOLDER output=FILE.toml   its split as cell-load reads it, for STATE's own package
   pertbase folds check fold_dir=FOLDER       prove that nothing leaks; data=... makes it again and compares
+  pertbase folds check manifest=NAME         the folds behind a published table, made again: are they the same
+  pertbase folds manifest data=... fold=... output=FILE.yaml   write such a manifest
+  pertbase paths show context=.. perturbation=.. gene=..     signed paths from one to the other; data=.. graph=.. hops=3
+  pertbase prompts show fold_dir=FOLDER baseline=llm/NAME n=3      what a language model is asked
+  pertbase prompts follow fold_dir=FOLDER baseline=llm/NAME baseline.preset=cell_path   does it follow what it is shown
   pertbase folds difficulty data=A,B         how hard each data set's folds are, side by side
-  pertbase list baselines|folds|data|adapters|experiments
+  pertbase list baselines|folds|data|adapters|experiments|manifests|graphs|paths
   pertbase new baseline NAME                 a plug-in to start from, with its test
 
 Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true.
+Beside the questions of a fold, paths=own|human lays candidate and reference paths; paths.hops=2 and so on.
 Options of a part are given as part.key=value, for example fold.seed=1 data.path=my.h5ad baseline.ridge=1.
 """
 
@@ -172,7 +183,7 @@ def _report(arguments: list[str]) -> int:
         data=[name for name in options.get("data", "").split(",") if name],
         fold=[name for name in options.get("fold", "").split(",") if name],
     )
-    text = _report_text(report, form, options)
+    text = _report_text(report, form, options, width=None if output else _terminal_width())
     if output:
         _write_report(output, text, form)
     else:
@@ -187,7 +198,14 @@ def _report(arguments: list[str]) -> int:
     return 0
 
 
-def _report_text(report: Report, form: str, options: dict[str, str]) -> str:
+def _terminal_width() -> int | None:
+    """Return the width to fit tables into; None where the output is no terminal, and nobody says how wide it is."""
+    if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def _report_text(report: Report, form: str, options: dict[str, str], *, width: int | None) -> str:
     pair = _pair(options["compare"]) if "compare" in options else None
     adapter = options.get("adapter", "calibrated")
     # Shortcuts take some seconds a fold: the page is meant to be whole, a table in a terminal to be quick.
@@ -214,7 +232,7 @@ def _report_text(report: Report, form: str, options: dict[str, str]) -> str:
         return picture(report, adapter=adapter)
     from pertbase.runs._render import render, sections
 
-    return render(sections(report, compare=pair, shortcuts=shortcuts, adapter=adapter), form)
+    return render(sections(report, compare=pair, shortcuts=shortcuts, adapter=adapter), form, width=width)
 
 
 def _write_report(output: str, text: str, form: str) -> None:
@@ -268,7 +286,10 @@ def _prepare(arguments: list[str]) -> int:
 
 # -- names --------------------------------------------------------------------------------------------------
 
-_LISTED = {"baselines": "baseline", "folds": "fold", "data": "data", "adapters": "adapter", "experiments": "experiment"}
+_LISTED = {
+    "baselines": "baseline", "folds": "fold", "data": "data", "adapters": "adapter", "experiments": "experiment",
+    "manifests": "manifest", "graphs": "graph", "paths": "paths",
+}  # fmt: skip
 
 
 def _list(arguments: list[str]) -> int:
@@ -305,22 +326,52 @@ def _new(arguments: list[str]) -> int:
 
 def _folds(arguments: list[str]) -> int:
     from pertbase.runs import _folds_command as command
+    from pertbase.runs._records_command import records
 
     actions: dict[str, Command] = {
         "make": command.make,
         "show": command.show,
         "check": command.check,
+        "manifest": command.manifest,
         "difficulty": command.difficulty,
         "questions": command.questions,
+        "records": records,
+        "split": command.split,
     }
     if not arguments:
         raise InputError(
-            "does one of make, show, check, questions, difficulty",
+            "does one of make, show, check, manifest, questions, records, split, difficulty",
             key="folds",
             remedy="try: pertbase folds show fold_dir=FOLDER",
         )
     if arguments[0] not in actions:
         raise unknown_name("folds action", arguments[0], actions)
+    return actions[arguments[0]](arguments[1:])
+
+
+def _paths(arguments: list[str]) -> int:
+    from pertbase.runs import _paths_command as command
+
+    actions: dict[str, Command] = {"show": command.show}
+    if not arguments:
+        raise InputError(
+            "does show", key="paths", remedy="try: pertbase paths show context=.. perturbation=.. gene=.. graph=.."
+        )
+    if arguments[0] not in actions:
+        raise unknown_name("paths action", arguments[0], actions)
+    return actions[arguments[0]](arguments[1:])
+
+
+def _prompts(arguments: list[str]) -> int:
+    from pertbase.runs import _prompts_command as command
+
+    actions: dict[str, Command] = {"show": command.show, "follow": command.follow}
+    if not arguments:
+        raise InputError(
+            "does show or follow", key="prompts", remedy="try: pertbase prompts show fold_dir=.. baseline=llm/.."
+        )
+    if arguments[0] not in actions:
+        raise unknown_name("prompts action", arguments[0], actions)
     return actions[arguments[0]](arguments[1:])
 
 
@@ -332,6 +383,8 @@ _COMMANDS: dict[str, Command] = {
     "effects": _effects,
     "prepare": _prepare,
     "folds": _folds,
+    "paths": _paths,
+    "prompts": _prompts,
     "list": _list,
     "new": _new,
 }

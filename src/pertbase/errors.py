@@ -6,7 +6,11 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["InputError", "PertbaseError", "UnsupportedError", "nearest", "unknown_name"]
+__all__ = ["InputError", "PertbaseError", "UnsupportedError", "begun", "nearest", "unknown_name"]
+
+
+_SHORTEST = 3
+_SHOWN = 4
 
 
 class PertbaseError(Exception):
@@ -67,10 +71,19 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     return by_lower[match[0]] if match else None
 
 
+def begun(name: str, valid: Iterable[str]) -> list[str]:
+    """Return the valid names that begin with ``name``, or hold it where none does: it may be cut short."""
+    names, text = sorted(valid), name.lower()
+    if len(text) < _SHORTEST:
+        return []
+    return [item for item in names if item.lower().startswith(text)] or [item for item in names if text in item.lower()]
+
+
 def unknown_name(kind: str, name: str, valid: Iterable[str], *, file: str | Path | None = None) -> InputError:
-    """Return the error for a name that is not among the valid ones, with the nearest one as remedy."""
+    """Return the error for a name that is not among the valid ones, with the nearest ones as remedy."""
     names = sorted(valid)
     close = nearest(name, names)
-    remedy = f"did you mean {close!r}? " if close else ""
+    meant = [close] if close else begun(name, names)
+    remedy = f"did you mean {' or '.join(map(repr, meant[:_SHOWN]))}? " if meant else ""
     listed = ", ".join(names) if names else "none"
     return InputError(f"unknown {kind}", file=file, key=kind, value=name, remedy=f"{remedy}Known: {listed}")

@@ -130,3 +130,11 @@ def test_what_it_cannot_test_it_refuses(inputs):
         RankTest(n_cells=90).answer(inputs, effects, cells=cells)
     with pytest.raises(InputError, match="another number of genes"):
         adapter.answer(inputs, effects, cells={key: value[:, 1:] for key, value in cells.items()})
+
+
+def test_answers_do_not_depend_on_how_many_conditions_are_in_memory(inputs, monkeypatch):
+    adapter = RankTest()
+    cells, effects = sampled(inputs, adapter.visible(inputs), 0.6)
+    together = adapter.answer(inputs, effects, cells=cells).table
+    monkeypatch.setattr("pertbase.adapters._rank_test._AT_ONCE", 1)
+    pd.testing.assert_frame_equal(adapter.answer(inputs, effects, cells=cells).table, together)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from pertbase.folds import Effects, Inputs, Part, Perturbation, Training
+from pertbase.knowledge import SignedGraph
 
 Row = tuple[str, Perturbation, str]
 
@@ -46,6 +47,8 @@ def make_small_fold(
     kind: str = "unseen_context_genetic",
     statistic: str = "mean_log",
     expression: bool = True,
+    gene_sets: Mapping[str, tuple[str, ...]] | None = None,
+    graph: SignedGraph | None = None,
 ) -> SmallFold:
     """Build a fold from (context, perturbation, split) rows and their true effects, rows x genes."""
     names = pd.Index(genes if genes is not None else [f"G{number}" for number in range(values.shape[1])])
@@ -80,6 +83,8 @@ def make_small_fold(
         statistic=statistic,
         effects=Effects(values[~asked], known, names, statistic) if expression else None,
         basal=basal if expression else None,
+        gene_sets=gene_sets,
+        graph=graph,
     )
     test = conditions.loc[asked].reset_index(drop=True)
     inputs = Inputs(
@@ -92,6 +97,7 @@ def make_small_fold(
         perturbations={name: perturbations[name] for name in test["perturbation"]},
         statistic=statistic,
         basal=basal if expression else None,
+        graph=graph,
     )
     return SmallFold(training, inputs)
 
@@ -117,6 +123,10 @@ def mixed_fold() -> Callable[..., SmallFold]:
         values = rng.normal(0.0, 0.4, size=(len(rows), n_genes))
         basal = pd.DataFrame(rng.gamma(2.0, 0.5, size=(3, n_genes)), index=["A", "B", "C"], columns=genes)
         cells = rng.integers(20, 90, len(rows)).tolist()
-        return make_small_fold(rows, values, genes=genes, basal=basal, n_cells=cells, **options)
+        sets = {f"SET{start}": tuple(genes[start : start + 3]) for start in range(8)}
+        edges = pd.DataFrame({"source": genes[:-3], "target": genes[3:], "sign": np.resize([1, -1, 0], n_genes - 3)})
+        graph = SignedGraph.from_edges(edges, name="mixed")
+        made = {"genes": genes, "basal": basal, "n_cells": cells, "gene_sets": sets, "graph": graph, **options}
+        return make_small_fold(rows, values, **made)
 
     return make

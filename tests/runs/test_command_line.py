@@ -85,7 +85,7 @@ def test_language_baselines_are_never_globbed_by_accident(tmp_path: Path) -> Non
     assert "llm/costly" in names.options("baseline")
     assert names.options("baseline")["mine"] == "a row of mine"
     assert "llm/costly" not in names.match("baseline", ["*"])
-    assert names.match("baseline", ["llm/*"]) == ["llm/costly"]
+    assert names.match("baseline", ["llm/cost*"]) == ["llm/costly"]
     assert "mine" in names.match("baseline", ["*"])
 
 

@@ -235,7 +235,12 @@ def test_shortcut_gains_are_shown_for_all_but_the_shortcuts(finished: Path, show
     assert heads[1:] == ["over nothing", "+ gene_prior_balanced"]
 
 
-def test_published_figures_are_marked_wherever_they_stand(shown: Page) -> None:
+def test_published_figures_stand_beside_runs_on_their_own_data_alone_and_are_marked(shown: Page, copied: Path) -> None:
+    assert not [item for item in shown.all("section") if item.attributes.get("id") == "published"]
+    assert MARK not in shown.source
+    for run in find_runs(copied):
+        _edit(run.folder / "config.yaml", lambda config: config.update(data_name="perturbqa"))
+    shown = _short(copied)
     (section,) = [item for item in shown.all("section") if item.attributes.get("id") == "published"]
     inside = [item for item in shown.elements if section in item.above and item.tag in ("h2", "h3", "caption")]
     assert len(inside) >= 3

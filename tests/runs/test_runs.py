@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,31 @@ def test_a_run_leaves_everything_a_number_can_be_traced_to(finished: Path) -> No
             assert isinstance(run.effects(), Effects)
 
 
+def test_the_report_shows_whether_a_baseline_says_the_same_of_every_perturbation(pertbase, finished: Path) -> None:  # type: ignore[no-untyped-def]
+    (table,) = collect(finished).folds
+    rows = table.rows().set_index(["baseline", "adapter"])
+    (run,) = [run for run in table.runs if run.config["name"] == "additive"]
+    effects = run.effects()
+    pairs = effects.conditions.assign(row=range(len(effects.conditions)))
+    pairs = pairs.merge(pairs, on="context").query("row_x < row_y")
+    own = [set(name.split(":")[1].split("+")) for name in effects.conditions["perturbation"]]
+    expected = []
+    for i, j in zip(pairs["row_x"], pairs["row_y"], strict=True):
+        kept = ~effects.genes.isin(own[i] | own[j])
+        expected.append(np.corrcoef(effects.values[i, kept], effects.values[j, kept])[0, 1])
+    told = rows.loc[("additive", "calibrated")]
+    assert told["pairwise_predicted"] == pytest.approx(np.mean(expected))
+    assert told["pairwise_measured"] == run.scores["expression"]["pairwise"]["measured"]
+    others = rows.index.get_level_values("baseline") != "additive"
+    assert rows.loc[others, "pairwise_measured"].isna().all()  # those that answer directly predict no effects
+    _, out, _ = pertbase("report", f"runs={finished}", "format=md")
+    head, *_ = [line for line in out.splitlines() if line.startswith("| baseline")]
+    lines = [line for line in out.splitlines() if line.startswith("| additive ")]
+    assert head.split("|")[-2].strip() == "pairwise r (measured)"
+    shown = f"{told['pairwise_predicted']:.3f} ({told['pairwise_measured']:.3f})"
+    assert lines[0].split("|")[-2].strip() == shown
+
+
 def test_scores_hold_no_time_and_no_path(finished: Path) -> None:
     for run in find_runs(finished):
         text = (run.folder / "scores.json").read_text()
@@ -64,13 +90,14 @@ def test_a_run_cut_short_is_taken_up_and_scores_the_same_bytes(pertbase, finishe
 
 
 def test_another_configuration_under_the_same_name_is_refused_with_the_difference(
-    pertbase, finished: Path, small_screen: Path
+    pertbase, finished: Path, small_screen: Path, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
-    command = ["run", *_small(small_screen), "fold=combinatorial", f"runs={finished}"]
+    shutil.copytree(finished, runs := tmp_path / "runs")
+    command = ["run", *_small(small_screen), "fold=combinatorial", f"runs={runs}"]
     code, out, _ = pertbase(*command, "baseline=gene_prior", "name=gene_prior_balanced")
     assert code == 1
     assert "another configuration" in out
-    assert str(finished / "small" / "combinatorial" / "gene_prior_balanced") in out
+    assert str(runs / "small" / "combinatorial" / "gene_prior_balanced") in out
     assert "baseline.balanced is True there and False here" in out
     code, out, _ = pertbase(*command, "baseline=gene_prior", "name=mine")
     assert code == 0
@@ -144,7 +171,7 @@ def test_the_report_shows_the_ceiling_first_and_no_change_at_a_third(pertbase, f
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     assert rows[2].startswith("| replicate ceiling |")
     assert any(row.startswith("| no_change |") and "0.333 [0.333, 0.333]" in row for row in rows)
-    assert "published, not reproduced here" in out
+    assert "published" not in out
     table = collect(finished).rows()
     assert (table.loc[table["baseline"] == "no_change", "balanced_accuracy"] == 1 / 3).all()
 
@@ -211,3 +238,71 @@ def test_a_new_baseline_runs_as_it_is_written(pertbase, small_screen: Path, tmp_
     code, _, err = pertbase("new", "baseline", "my_first_idea", f"output={tmp_path}")
     assert code == 2
     assert "is there already" in err
+
+
+_WITH_PRESET = """
+import pertbase as pb
+
+class Constant(pb.AnswerBaseline):
+    def __init__(self, *, preset="plain", other=0):
+        self.preset, self.other = preset, other
+    def fit(self, training):
+        pass
+    def answer(self, inputs):
+        return pb.Answers(inputs.questions[["id"]].assign(outcome="no_change"))
+"""
+
+
+def test_a_run_is_named_after_its_baseline_and_the_preset_that_is_not_the_default(
+    pertbase, small_screen: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "constant_models.py").write_text(_WITH_PRESET)
+    (tmp_path / "conf" / "baseline").mkdir(parents=True)
+    (tmp_path / "conf" / "baseline" / "constant.yaml").write_text(
+        "_target_: constant_models.Constant\npreset: plain\nother: 0\n"
+    )
+    command = [
+        "run", "-m", "--config-dir", str(tmp_path / "conf"), *_small(small_screen), "fold=combinatorial",
+        "baseline=constant", f"runs={tmp_path / 'runs'}",
+    ]  # fmt: skip
+    code, out, _ = pertbase(*command, "baseline.preset=plain,fancy")
+    assert code == 0, out
+    assert sorted(run.config["name"] for run in find_runs(tmp_path / "runs")) == ["constant", "constant_fancy"]
+    # The preset named is the default, so it is the run that is there already.
+    assert "1 already complete" in pertbase(*command)[1]
+    code, out, _ = pertbase(*command, "baseline.preset=fancy", "name=mine", "dry_run=true")
+    assert out.splitlines()[0] == "small combinatorial mine seed=0"
+    code, out, _ = pertbase("run", "baseline=gears", "baseline.preset=upstream", "dry_run=true")
+    assert out.splitlines()[0] == "simulated unseen_perturbation_genetic gears_upstream seed=0"
+    assert "gears seed" in pertbase("run", "baseline=gears", "baseline.preset=corrected", "dry_run=true")[1]
+    assert "gears seed" in pertbase("run", "baseline=gears", "baseline.hidden_size=32", "dry_run=true")[1]
+
+
+def test_two_screens_of_one_name_are_refused_with_both_files(
+    pertbase, finished: Path, small_screen: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    from pertbase.folds import read_screen, write_screen
+
+    shutil.copytree(finished, runs := tmp_path / "runs")
+    screen = read_screen(small_screen)
+    other = tmp_path / "other.h5ad"
+    write_screen(screen.subset(np.arange(len(screen.obs)) % 10 != 0), other)
+    before = sorted(runs.rglob("*"))
+    # Another baseline and another fold: neither is there to be compared.
+    for fold, baseline in (("combinatorial", "gene_prior"), ("unseen_perturbation_genetic", "no_change")):
+        command = ["run", "data=h5ad", f"data.path={other}", f"fold={fold}", f"baseline={baseline}", f"runs={runs}"]
+        code, out, _ = pertbase(*command, "data.name=small")
+        assert code == 1
+        assert str(small_screen) in out
+        assert str(other) in out
+        assert "data.name=NAME" in out
+    assert sorted(runs.rglob("*")) == before
+    code, out, _ = pertbase(*command, "data.name=smaller")
+    assert code == 0, out
+    # The same screen from another place is the same.
+    shutil.copy(small_screen, tmp_path / "copy.h5ad")
+    code, out, _ = pertbase(
+        "run", "data=h5ad", f"data.path={tmp_path / 'copy.h5ad'}", "data.name=small", "fold=combinatorial",
+        "baseline=gene_prior", f"runs={runs}",
+    )  # fmt: skip
+    assert code == 0, out

@@ -92,6 +92,54 @@ def test_the_same_fold_is_needed(pertbase, run, gears) -> None:  # type: ignore[
     assert "another statistic" in err
 
 
+def test_questions_with_a_column_of_effects_become_effects_without_an_option(pertbase, run, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    asked = tmp_path / "asked.csv"
+    code, _, err = pertbase("folds", "questions", f"fold_dir={run.fold_folder}", f"output={asked}")
+    assert code == 0, err
+    table = pd.read_csv(asked)
+    table["effect"], _ = run.effects().at(table)
+    table.to_csv(asked, index=False)
+    code, _, err = pertbase("score", f"effects={asked}", f"fold_dir={run.fold_folder}")
+    assert code == 2
+    assert f"pertbase effects input={asked} output=" in err
+    code, _, err = pertbase("effects", f"input={asked}", f"output={tmp_path / 'mine.h5ad'}")
+    assert code == 0, err
+    code, _, err = pertbase(
+        "score", f"effects={tmp_path / 'mine.h5ad'}", f"fold_dir={run.fold_folder}", f"output={tmp_path / 's.json'}"
+    )
+    assert code == 0, err
+    scores = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert scores["adapters"]["fixed"]["confusion"] == run.scores["adapters"]["fixed"]["confusion"]
+
+
+@pytest.mark.parametrize(("kept", "leads"), [(0.3, True), (0.8, False)])
+def test_where_most_questions_have_no_answer_that_is_said_first(pertbase, run, tmp_path, kept, leads) -> None:  # type: ignore[no-untyped-def]
+    table = run.answers("fixed").table
+    share = table.sample(frac=kept, random_state=0).copy()
+    share.to_csv(tmp_path / "some.csv", index=False)
+    code, out, err = pertbase("score", f"answers={tmp_path / 'some.csv'}", f"fold_dir={run.fold_folder}")
+    assert code == 0, err
+    first = out.splitlines()[0]
+    assert ("of the questions have no answer and count as wrong" in first) == leads
+    if leads:
+        n = run.scores["adapters"]["fixed"]["n"]
+        asked = open_fold(run.fold_folder).truth.questions
+        asked = asked.loc[asked["outcome"].notna(), "id"]
+        missing = n - int(asked.isin(share["id"]).sum())
+        assert first.startswith(f"{missing / n:.1%} ")
+        assert f"{missing:,} are not in {tmp_path / 'some.csv'}, and 0 are there without an outcome" in first
+
+
+def test_the_folder_above_a_fold_names_the_folds_in_it(pertbase, run, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    for above in (run.fold_folder.parent, run.fold_folder.parents[1]):
+        code, _, err = pertbase("folds", "show", f"fold_dir={above}")
+        assert code == 2
+        assert f"Name one of {run.fold_folder.relative_to(above)}" in err
+    code, _, err = pertbase("folds", "show", f"fold_dir={tmp_path}")
+    assert code == 2
+    assert "no such file" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -101,6 +149,7 @@ def test_the_same_fold_is_needed(pertbase, run, gears) -> None:  # type: ignore[
         (["effects=e.h5ad", "fold_dir=x", "split=tst"], "Did you mean 'test'?"),
         (["effects=e.h5ad", "fold_dir=x", "beside=gene_prio"], "Did you mean 'gene_prior'?"),
         (["answers=a.csv", "fold_dir=x", "adapter=fixed"], "goes with effects=FILE"),
+        (["effects=e.h5ad", "fold_dir=x", "preset=axes"], "goes with answers=FILE"),
         (["effects=e.h5ad", "fold_dr=x"], "Did you mean 'fold_dir'?"),
         (["effects=e.h5ad", "fold_dir=x"], "no such file"),
     ],

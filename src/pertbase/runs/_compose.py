@@ -116,7 +116,7 @@ def _product(overrides: Sequence[str], names: Names, *, multirun: bool) -> Itera
         if len(values) > 1 and not multirun:
             raise InputError("several values are given", key=key, value=text, remedy="add -m to run them all")
         choices[key] = values  # the last one typed wins, as in Hydra
-    for group in (*_NAMED, "trainer"):
+    for group in (*_NAMED, "trainer", "asking", "paths"):
         for value in choices.get(group, ()):
             names.check(group, value.partition("=")[2])
     yield from ([*job] for job in itertools.product(*choices.values()))
@@ -204,8 +204,13 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
 
 
 def _named(text: str) -> str:
-    """Return an override whose name stays a text: ``nan``, ``1`` and ``true`` are names too."""
+    """Return an override whose name stays a text: ``nan``, ``1`` and ``true`` are names too.
+
+    The parameters of a label rule are those of the rule that is named, which knows and checks them.
+    """
     key, value = split_override(text)
+    if key.startswith("fold.rule.") and key != "fold.rule.name":
+        return f"++{text}"
     return f"{key}='{value}'" if key in _NAMED and re.fullmatch(r"[\w./+-]+", value) else text
 
 

@@ -7,17 +7,22 @@ import logging
 import platform
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pertbase._io import write_json
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
-from pertbase.folds import Answers, Effects, Fold, FoldMaker, Training
+from pertbase.folds import Answers, Effects, Fold, FoldMaker, Inputs, Training
+from pertbase.folds._reasons import write_reasons
 from pertbase.runs._guard import ForeignError, first_line, guarded
 from pertbase.runs._plan import DataShelf, Plan
+from pertbase.runs._reasons import Knowledge, score_reasons, write_reason_records
 from pertbase.runs._store import FOLDS, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Outcome", "execute", "instantiate"]
 
@@ -49,28 +54,36 @@ class Outcome:
     seconds: float = 0.0
 
 
-def execute(plan: Plan, shelf: DataShelf) -> Outcome:
-    """Run a plan, or take it up again, and return how it ended. Failures are recorded, not raised."""
-    started = time.monotonic()
+def execute(plan: Plan, shelf: DataShelf, *, begun: Callable[[str], None] = lambda what: None) -> Outcome:
+    """Run a plan, or take it up again, and return how it ended. Failures are recorded, not raised.
+
+    ``begun`` is told of a run that trains when it begins: it takes long.
+    """
+    started, what = time.monotonic(), str(plan)
     try:
         maker = shelf.maker(plan.config["data"])
+        what = plan.told(maker.data.name)
         run = plan.run(maker.data.name)
+        # Before anything is written: two screens of one name would be taken for one another.
+        run.refuse_another_screen(plan.config["data"], maker.data.name, maker.data.hash)
         # Looked at before the folder is made: a run that is skipped leaves nothing behind.
         fold = maker.build(plan.spec, plan.runs / FOLDS)
         baseline = instantiate(plan.config["baseline"], "baseline")
         reason = guarded(lambda: _cannot(baseline, fold))
         if reason:
-            return Outcome(str(plan), "skipped", reason)
+            return Outcome(what, "skipped", reason)
         trainer = guarded(lambda: _workspace(baseline, run, plan))
         with run.lock():
             if not run.claim(_record(plan, maker, fold, trainer)):
-                return Outcome(str(plan), "already")
+                return Outcome(what, "already")
+            if hasattr(baseline, "workspace"):
+                begun(what)
             state, reason = _attempt(run, plan, fold, baseline)
-        return Outcome(str(plan), state, reason, time.monotonic() - started)
+        return Outcome(what, state, reason, time.monotonic() - started)
     except UnsupportedError as error:
-        return Outcome(str(plan), "skipped", str(error))
+        return Outcome(what, "skipped", str(error))
     except (PertbaseError, ForeignError) as error:
-        return Outcome(str(plan), "failed", str(error), time.monotonic() - started)
+        return Outcome(what, "failed", str(error), time.monotonic() - started)
 
 
 def _attempt(run: Run, plan: Plan, fold: Fold, baseline: Any) -> tuple[State, str]:
@@ -103,10 +116,11 @@ def _note(run: Run, state: str, *, text: str = "", **about: Any) -> bool:
 
 
 def _workspace(baseline: Any, run: Run, plan: Plan) -> Mapping[str, Any]:
-    """Tell a baseline that trains where and how, and return what of that its predictions depend on."""
+    """Tell a baseline that trains, or asks, where and how, and return what of that its predictions depend on."""
     if not hasattr(baseline, "workspace"):
         return {}
-    numbers: Mapping[str, Any] = baseline.workspace(run.folder, plan.config.get("trainer") or {})
+    group = getattr(baseline, "settings_group", "trainer")
+    numbers: Mapping[str, Any] = baseline.workspace(run.folder, plan.config.get(group) or {})
     return numbers
 
 
@@ -120,6 +134,7 @@ def _record(plan: Plan, maker: FoldMaker, fold: Fold, trainer: Mapping[str, Any]
         "fold_name": plan.spec.name,
         "fold_hash": fold.hash,
         "fold_folder": fold.folder.name if fold.folder else "",
+        **({} if fold.paths is None else {"paths_hash": fold.paths.hash}),
         "baseline_name": plan.baseline,
         "baseline": plan.config["baseline"],
         "adapters": plan.config["adapters"],
@@ -127,6 +142,7 @@ def _record(plan: Plan, maker: FoldMaker, fold: Fold, trainer: Mapping[str, Any]
         "name": plan.name,
         # only where a baseline trains: the others are the same whatever they run on
         **({"trainer": dict(trainer)} if trainer else {}),
+        **({"cells": True} if plan.config.get("cells") else {}),
     }
 
 
@@ -191,24 +207,61 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     kept = held_out(baseline, training)
     if isinstance(given, Effects):
         given.write(run.folder / "effects.h5ad")
+    if plan.config.get("cells"):
+        _keep_cells(run, baseline, inputs)
+    reasons = _write_reasons(run, given)
+    able = reasons is not None and "reference_paths" in fold.truth.questions.columns
+    knowledge = Knowledge.of_fold(fold) if able else None
     scores: dict[str, Any] = {}
     for name, adapter in adapters.items():
         adapter.fit(training, baseline, held_out=kept)
         try:
-            predicted = _predicted_cells(baseline, adapter, inputs)
+            answers = adapter.answer(inputs, given, cells=_predicted_cells(baseline, adapter, inputs))
         except UnsupportedError as error:
             # One adapter that does not fit this baseline; the others do.
             scores[name] = {"skipped": str(error)}
             continue
-        answers = adapter.answer(inputs, given, cells=predicted)
+        # The reasons are the baseline's, whatever an adapter makes of its scores.
+        answers = replace(answers, reasons=None, _checked=True)
         answers.write(run.folder / "answers" / f"{name}.parquet")
         scores[name] = {**outcome(answers, fold.truth).to_dict(), "adapter": adapter.describe()}
+        if knowledge is not None:
+            scores[name] |= _reasoned(run, name, replace(answers, reasons=reasons, _checked=True), fold, knowledge)
     whole: dict[str, Any] = {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores}
     if isinstance(given, Effects) and fold.truth.effects is not None:
         whole["expression"] = expression(given, fold.truth).to_dict()
     write_json(run.folder / "scores.json", whole)
     # Last: a run is complete when everything else is written.
     run.mark("complete", finished=_now(), **_provenance(baseline))
+
+
+def _reasoned(run: Run, name: str, answers: Answers, fold: Fold, knowledge: Knowledge) -> dict[str, Any]:
+    """Return the scores of the reasons of one adapter's answers, and write those of every question."""
+    found = score_reasons(answers, fold.truth, knowledge)
+    if found is None:
+        return {}
+    write_reason_records(found.records, run.folder / "reasoning" / f"{name}.parquet")
+    return {"reasoning": {**found.to_dict(), "knowledge": knowledge.describe()}}
+
+
+def _write_reasons(run: Run, given: Effects | Answers) -> pd.DataFrame | None:
+    """Write and return the reasons of answers: one file beside those of all adapters."""
+    path = run.folder / "answers" / "reasons.parquet"
+    reasons = given.reasons if isinstance(given, Answers) else None
+    if reasons is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_reasons(reasons, path)
+    return reasons
+
+
+def _keep_cells(run: Run, baseline: Any, inputs: Inputs) -> None:
+    """Write the cells that a baseline predicts from all input controls, one condition after another."""
+    from pertbase.folds import write_cells
+
+    if not hasattr(baseline, "predict_cells"):
+        raise UnsupportedError(f"{type(baseline).__name__} predicts no cells to keep", remedy="leave out cells=true")
+    write_cells(baseline.predict_cells(inputs.own()), run.folder / "cells.zarr", genes=inputs.genes)
 
 
 def _predict(baseline: Any, training: Training, inputs: Any) -> Effects | Answers:
@@ -238,7 +291,8 @@ def _now() -> str:
 
 def _provenance(baseline: Any) -> dict[str, Any]:
     versions: dict[str, str | None] = {}
-    for name in (*_VERSIONS, *(_TRAINING_VERSIONS if hasattr(baseline, "workspace") else ())):
+    packages = getattr(baseline, "packages", _TRAINING_VERSIONS if hasattr(baseline, "workspace") else ())
+    for name in (*_VERSIONS, *packages):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -248,4 +302,6 @@ def _provenance(baseline: Any) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": getattr(baseline, "device", "cpu"),
+        # what a language model was asked, and what that took
+        **({"asked": baseline.account()} if hasattr(baseline, "account") else {}),
     }

@@ -10,12 +10,12 @@ from typing import Any
 from pertbase._io import canonical_json
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import FoldMaker, FoldSpec
-from pertbase.runs._compose import compose, seed_of
+from pertbase.runs._compose import compose, seed_of, split_override
 from pertbase.runs._guard import ForeignError, guarded
 from pertbase.runs._names import Names
 from pertbase.runs._store import Run, run_folder
 
-__all__ = ["DataShelf", "Plan", "Skip", "make_plans"]
+__all__ = ["DataShelf", "Plan", "Skip", "fold_spec", "make_plans"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,15 @@ class Plan:
         The names chosen.
     spec
         The fold.
+    preset
+        The baseline's, where it is not the one it has when none is given; else empty.
     """
 
     config: Mapping[str, Any]
     data: str
     baseline: str
     spec: FoldSpec
+    preset: str = ""
 
     @property
     def seed(self) -> int:
@@ -44,8 +47,9 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The row's name: given, else the baseline's."""
-        return str(self.config["name"] or self.baseline.rpartition("/")[2])
+        """The row's name: given, else the baseline's, and its preset where that is not the default."""
+        own = self.baseline.rpartition("/")[2]
+        return str(self.config["name"] or (f"{own}_{self.preset}" if self.preset else own))
 
     @property
     def runs(self) -> Path:
@@ -56,8 +60,12 @@ class Plan:
         """Return the run by its folder."""
         return Run(run_folder(self.runs, data_name, self.spec.name, self.name, self.seed))
 
+    def told(self, data_name: str) -> str:
+        """Return what it is called in messages: data set, fold, name and seed."""
+        return f"{data_name} {self.spec.name} {self.name} seed={self.seed}"
+
     def __str__(self) -> str:
-        return f"{self.data} {self.spec.name} {self.name} seed={self.seed}"
+        return self.told(str(self.config["data"].get("name") or self.data))
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,7 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
         Where a configuration cannot be composed.
     """
     plans: list[Plan | Skip] = []
+    presets: dict[str, str] = {}
     for overrides in jobs:
         config = compose(overrides, names)
         choices = config.pop("choices")
@@ -129,7 +138,7 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
         if not config["runs"] or not isinstance(config["runs"], str):
             raise InputError("is a folder", key="runs", value=config["runs"], remedy="say runs=FOLDER")
         what = f"{choices['data']} {choices['fold']} {choices['baseline']}"
-        spec = FoldSpec.from_dict(config["fold"])
+        spec = fold_spec(config)
         try:
             # Only where the number of folds depends on the data is anything loaded to plan.
             asks = spec.kind == "published" or spec.test_context == "each"
@@ -139,8 +148,27 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
         except PertbaseError as error:
             plans.append(Skip(what, str(error), failed=True))
         else:
-            plans += [Plan(config, choices["data"], choices["baseline"], one) for one in specs]
+            preset = _preset(overrides, config, names, choices["baseline"], presets)
+            plans += [Plan(config, choices["data"], choices["baseline"], one, preset) for one in specs]
     return _by_fold(plans)
+
+
+def _preset(
+    overrides: Sequence[str], config: Mapping[str, Any], names: Names, baseline: str, defaults: dict[str, str]
+) -> str:
+    """Return the preset that was asked for, or an empty text where it is the baseline's own; fills ``defaults``."""
+    rest = [text for text in overrides if split_override(text)[0].lstrip("+") != "baseline.preset"]
+    if len(rest) == len(overrides):
+        return ""
+    if baseline not in defaults:
+        defaults[baseline] = str(compose(rest, names)["baseline"].get("preset"))
+    chosen = str(config["baseline"].get("preset"))
+    return "" if chosen == defaults[baseline] else chosen
+
+
+def fold_spec(config: Mapping[str, Any]) -> FoldSpec:
+    """Return the fold that a composed configuration asks for, with the paths to lay over it."""
+    return FoldSpec.from_dict({**config["fold"], "paths": config.get("paths")})
 
 
 def _by_fold(plans: list[Plan | Skip]) -> list[Plan | Skip]:

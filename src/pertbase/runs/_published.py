@@ -32,14 +32,14 @@ class Published:
 
 
 def published(data: Iterable[str]) -> list[Published]:
-    """Return the tables that belong beside runs on some data sets, from ``conf/published/``."""
+    """Return the tables that are about some data sets, from ``conf/published/``: no other runs stand beside them."""
     wanted = set(data)
     found = []
     for item in sorted(files("pertbase.conf").joinpath("published").iterdir(), key=lambda entry: entry.name):
         if not item.name.endswith(".yaml"):
             continue
         about = yaml.safe_load(item.read_text(encoding="utf-8"))
-        if about["data"] is None or about["data"] in wanted:
+        if about["data"] in wanted:
             table = pd.DataFrame.from_dict(about["rows"], orient="index", columns=about["columns"])
             found.append(Published(about["title"], about["source"], table.rename_axis("model")))
     return found

@@ -1,39 +1,29 @@
-"""Reports as text: for a terminal, as Markdown, as CSV."""
+"""What a report shows, as tables of text: for a terminal and as Markdown."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterable
 
 import pandas as pd
 
 from pertbase.folds import OUTCOMES
+from pertbase.runs._language import language_sections
 from pertbase.runs._published import MARK, published
+from pertbase.runs._reasons import run_sections
 from pertbase.runs._report import CEILING, MAIN, FoldTable, Report, marked
+from pertbase.runs._section import MISSING, Section, render
+from pertbase.runs._terms import TERMS, adapters_told
 
 __all__ = ["Section", "render", "sections"]
 
-_MISSING = "–"
+PAIRWISE = "pairwise r (measured)"
 
 
-class Section:
-    """A titled table with notes.
-
-    Parameters
-    ----------
-    title
-        One line.
-    table
-        Text cells.
-    notes
-        Lines below it.
-    """
-
-    def __init__(self, title: str, table: pd.DataFrame, notes: Iterable[str] = ()) -> None:
-        self.title = title
-        self.table = table
-        self.notes = tuple(notes)
+# Of a fold's table, what a narrow terminal does without, the first to go first.
+_OPTIONAL = (
+    PAIRWISE, "supported BA", "ambiguous", "macro F1", "coverage", "AUROC direction", "AUROC called",
+    "BA prior_matched", "accuracy", "BA rank_test", "BA fixed",
+)  # fmt: skip
 
 
 def sections(
@@ -46,12 +36,21 @@ def sections(
     for data in report.data:
         found += _matrix_section(report, data, adapter)
         found += _means_section(report, data, adapter)
+    found += language_sections(report, adapter)
+    found += run_sections(report, adapter)
     if shortcuts:
         found += [section for table in report.folds if (section := _shortcut_section(report, table, adapter))]
     for figures in published(report.data):
         shown = figures.table.map(lambda value: f"{value:.3f}".rstrip("0") if isinstance(value, float) else str(value))
         found.append(Section(f"{figures.title} ({MARK})", shown.reset_index(), [f"source: {figures.source}"]))
-    return found
+    return [*found, _terms(report)]
+
+
+def _terms(report: Report) -> Section:
+    """Return what the columns mean, in a line each."""
+    used = {name for table in report.folds for run in table.runs for name in run.adapters}
+    lines = [f"{word}: {meaning}" for word, meaning in {**TERMS, "adapters": adapters_told(used)}.items()]
+    return Section("How to read", pd.DataFrame(), lines)
 
 
 def _difference_section(report: Report, compare: tuple[str, str], adapter: str) -> Section:
@@ -95,26 +94,39 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
             "ambiguous": _plain(row["ambiguous"]),
             "coverage": _plain(row["coverage"]),
             "supported BA": _plain(row["supported_balanced_accuracy"]),
+            PAIRWISE: _beside(row["pairwise_predicted"], row["pairwise_measured"]),
         }
         lines.append((-row["balanced_accuracy"] if table.ranks else 0.0, line))
     lines.sort(key=lambda pair: (math.inf if math.isnan(pair[0]) else pair[0], pair[1]["baseline"]))
     shown = pd.DataFrame([line for _, line in lines])
+    if not table.ranks:
+        return _unranked(table, shown, _fold_notes(table, scored, main))
     ceiling = rows.loc[rows["baseline"] == CEILING, "balanced_accuracy"]
     if len(ceiling):
-        top = dict.fromkeys(shown.columns, _MISSING) | {
+        top = dict.fromkeys(shown.columns, MISSING) | {
             "baseline": CEILING,
             f"BA {main}": _plain(ceiling.iloc[0]),
         }
         shown = pd.concat([pd.DataFrame([top]), shown], ignore_index=True)
-    return Section(table.title, shown, _fold_notes(table, scored, main))
+    return Section(table.title, shown, _fold_notes(table, scored, main), optional=_OPTIONAL)
+
+
+def _unranked(table: FoldTable, shown: pd.DataFrame, notes: list[str]) -> Section:
+    """Return why a fold cannot rank baselines, what may help, and the columns that are not empty."""
+    why = str(table.certificate["verdict"]).removeprefix("cannot rank baselines: ")
+    lead = [f"Baselines are not ranked: {why}. What may help:", *table.remedies]
+    empty = [name for name in shown.columns if (shown[name] == MISSING).all()]
+    return Section(table.title, shown.drop(columns=empty), notes, lead, _OPTIONAL)
 
 
 def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
     certificate = table.certificate
     counts = certificate["questions"]["test"]
     told = ", ".join(f"{counts[name]:,} {name}" for name in OUTCOMES)
-    notes = [f"fold {table.hash[:12]}; test: {told}, {counts['ambiguous']:,} ambiguous; {certificate['verdict']}"]
+    notes = [f"fold {table.hash[:12]}; test: {told}, {counts['ambiguous']:,} ambiguous"]
     smallest = certificate.get("smallest_difference")
+    if table.ranks:
+        notes[0] += f"; {certificate['verdict']}"
     if smallest and table.ranks:
         notes[0] += f"; smallest difference of the two priors it can detect {smallest:.3f}"
     ceiling = certificate.get("ceiling")
@@ -126,6 +138,11 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
         )
     if table.ranks:
         notes.append("intervals hold the fitted thresholds as they are; BA fixed has none to fit")
+    if scored["pairwise_measured"].notna().any():
+        notes.append(
+            "pairwise r: mean correlation of predicted effects between perturbations of a context, beside that of the "
+            "measured ones; near 1 where those are not, a baseline says the same of every perturbation"
+        )
     notes += [f"same answers, counted by outcome: {', '.join(names)}" for names in _alike(table, main)]
     if scored.loc[scored["adapter"] == main, "flagged"].any():
         notes.append("* thresholds could not be fitted on held-out outcomes: fixed ones are used")
@@ -154,7 +171,7 @@ def _matrix_section(report: Report, data: str, adapter: str) -> list[Section]:
         }
     names = sorted({name for cells in columns.values() for name in cells}, key=lambda name: (name != CEILING, name))
     shown = pd.DataFrame(
-        {"baseline": names, **{fold: [cells.get(name, _MISSING) for name in names] for fold, cells in columns.items()}}
+        {"baseline": names, **{fold: [cells.get(name, MISSING) for name in names] for fold, cells in columns.items()}}
     )
     simulated = any(table.simulated for table in tables)
     return [Section(f"{marked(data, simulated=simulated)}: balanced accuracy by fold, {adapter}", shown)]
@@ -176,7 +193,8 @@ def _alike(table: FoldTable, adapter: str) -> list[list[str]]:
 
 def _means_section(report: Report, data: str, adapter: str) -> list[Section]:
     table = report.means(data, adapter=adapter)
-    if table.empty:
+    # A mean over one fold is that fold's column once more.
+    if table.empty or table["n_folds"].max() < 2:
         return []
     simulated = any(item.simulated for item in report.folds if item.data == data)
     cells = [_interval(*row) for row in table[["balanced_accuracy", "low", "high"]].to_numpy()]
@@ -206,52 +224,17 @@ def _of(row: pd.Series, name: str) -> str:
 
 
 def _plain(value: float) -> str:
-    return _MISSING if value is None or math.isnan(value) else f"{value:.3f}"
+    return MISSING if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def _beside(value: float, truth: float) -> str:
+    return f"{_plain(value)} ({_plain(truth)})" if not (math.isnan(value) and math.isnan(truth)) else MISSING
 
 
 def _interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
     if math.isnan(value):
-        return _MISSING
+        return MISSING
     form = "+.3f" if signed else ".3f"
     if math.isnan(low):
         return format(value, form)
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
-
-
-def render(parts: list[Section], form: str) -> str:
-    """Return sections as ``terminal`` text or Markdown (``md``)."""
-    return "\n".join(_markdown(part) if form == "md" else _terminal(part) for part in parts)
-
-
-def _markdown(part: Section) -> str:
-    lines = [f"## {part.title}", ""]
-    lines.append("| " + " | ".join(part.table.columns) + " |")
-    lines.append("|" + "|".join(" --- " for _ in part.table.columns) + "|")
-    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in part.table.to_numpy()]
-    lines += ["", *(f"- {note}" for note in part.notes), ""]
-    return "\n".join(lines)
-
-
-def _terminal(part: Section) -> str:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=part.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, title_style="bold")
-    for number, column in enumerate(part.table.columns):
-        table.add_column(str(column), justify="left" if number == 0 else "right", no_wrap=True)
-    for row in part.table.to_numpy():
-        table.add_row(*(str(cell) for cell in row))
-    console = Console(file=io.StringIO(), width=max(80, console_width(part)), highlight=False)
-    console.print(table)
-    for note in part.notes:
-        console.print(f"  {note}", markup=False)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
-
-
-def console_width(part: Section) -> int:
-    """Return the width a table needs, so that no number is cut off where the output is a file."""
-    widths = [
-        max([len(str(column)), *(len(str(cell)) for cell in part.table[column])]) for column in part.table.columns
-    ]
-    return sum(widths) + 3 * len(widths) + 2

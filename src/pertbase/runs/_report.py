@@ -13,7 +13,7 @@ import pandas as pd
 
 from pertbase._intervals import Interval
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds import Truth, read_manifest, read_truth
+from pertbase.folds import FoldSpec, Truth, read_manifest, read_truth, remedies
 from pertbase.runs._store import Run, find_runs
 
 __all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect", "marked"]
@@ -64,6 +64,12 @@ class FoldTable:
         return bool(self.certificate["ranks_baselines"])
 
     @property
+    def remedies(self) -> list[str]:
+        """What may help where it cannot rank baselines; empty where it can."""
+        counts = self.certificate["questions"]["test"]
+        return [] if self.ranks else remedies(FoldSpec.from_dict(self.manifest["spec"]), counts)
+
+    @property
     def title(self) -> str:
         """Data set and fold, and whether the cells are simulated."""
         return f"{marked(self.data, simulated=self.simulated)}: {self.fold}"
@@ -92,6 +98,12 @@ class FoldTable:
         value = ceiling["corrected"] if self.ranks else None
         return {**self._where(), "baseline": CEILING, "adapter": "", "balanced_accuracy": _number(value)}
 
+    @staticmethod
+    def _pairwise(run: Run) -> dict[str, float]:
+        """Return how alike an expression baseline's effects of different perturbations are, and the measured ones."""
+        found = run.scores.get("expression", {}).get("pairwise", {})
+        return {f"pairwise_{side}": _number(found.get(side)) for side in ("predicted", "measured")}
+
     def _row(self, run: Run, adapter: str) -> dict[str, Any]:
         scores = run.scores["adapters"][adapter]
         return {
@@ -108,6 +120,7 @@ class FoldTable:
             "ambiguous": _number(scores["ambiguous"]["share"]),
             "coverage": _number(scores["coverage"]),
             "supported_balanced_accuracy": _number(scores["supported_balanced_accuracy"]["value"]),
+            **self._pairwise(run),
             "without_outcome": scores["n_without_outcome"],
             **{
                 f"{measure}_{outcome}": _number(values[measure])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -25,16 +25,24 @@ from pertbase.folds import (
     read_predictions,
     read_truth,
 )
+from pertbase.folds._mini import mini_of
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._execute import instantiate
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf
+from pertbase.runs._reasons import score_given
+
+if TYPE_CHECKING:
+    from pertbase.scorers import OutcomeScores
 
 __all__ = ["effects", "score"]
 
 _SPLITS = ("train", "val", "test")
+_MOSTLY = 0.5
+"""From this share of questions without an answer on, that is what the scores are about."""
 _ONLY_EFFECTS = ("adapter", "threshold", "answers_output", "cell_eval", "distances")
-_KEYS = ("answers", "effects", "fold_dir", "split", "beside", "output", *_ONLY_EFFECTS)
+_ONLY_ANSWERS = ("paths", "graph", "gene_sets", "names", "preset", "records", "mini")
+_KEYS = ("answers", "effects", "fold_dir", "split", "beside", "output", *_ONLY_EFFECTS, *_ONLY_ANSWERS)
 
 
 def effects(arguments: Sequence[str]) -> int:
@@ -61,9 +69,9 @@ def score(arguments: Sequence[str], config_dirs: Sequence[Path] = ()) -> int:
     beside = [name for name in options.get("beside", "").split(",") if name]
     for name in beside:
         names.check("baseline", name)
-    if "answers" in options:
-        return _score_answers(options, splits, names, beside)
     screen = _screen(overrides, names) if overrides else None
+    if "answers" in options:
+        return _score_answers(options, splits, names, beside, screen)
     fold = open_fold(options["fold_dir"], screen=screen)
     return _score_effects(options, fold, splits, names, beside)
 
@@ -86,9 +94,11 @@ def _parsed(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         raise InputError(
             "says what is scored", key="answers", remedy="give either answers=FILE or effects=FILE, and not both"
         )
-    for key in _ONLY_EFFECTS:
-        if key in options and "answers" in options:
-            raise InputError("goes with effects=FILE", key=key, value=options[key])
+    for given, only in (("answers", _ONLY_EFFECTS), ("effects", _ONLY_ANSWERS)):
+        for key in only:
+            if key in options and given in options:
+                other = "effects" if given == "answers" else "answers"
+                raise InputError(f"goes with {other}=FILE", key=key, value=options[key])
     if ("cell_eval" in options or "distances" in options) and not overrides:
         raise InputError(
             "needs the cells of the screen",
@@ -107,21 +117,51 @@ def _screen(overrides: Sequence[str], names: Names) -> Screen:
     return data
 
 
-def _score_answers(options: Mapping[str, str], splits: tuple[str, ...], names: Names, beside: Sequence[str]) -> int:
+def _score_answers(
+    options: Mapping[str, str], splits: tuple[str, ...], names: Names, beside: Sequence[str], screen: Screen | None
+) -> int:
     from pertbase.scorers import outcome
 
-    truth = read_truth(options["fold_dir"], split=splits)
-    answers = read_answers(options["answers"], questions=truth.questions)
+    whole = read_truth(options["fold_dir"], split=splits, paths=options.get("paths"))
+    truth = replace(whole, questions=mini_of(whole.questions, options["mini"])) if "mini" in options else whole
+    answers = _among(read_answers(options["answers"], questions=whole.questions), whole, truth)
     scores = outcome(answers, truth)
+    if scores.n_without_outcome > scores.n * _MOSTLY:
+        print(_unanswered(scores, options["answers"]))
     print(scores)
     rows = {Path(options["answers"]).stem: answers}
     if beside:
         fold = open_fold(options["fold_dir"])
-        rows |= {name: _Baseline(fold, names, name, splits).answers(None) for name in beside}
+        made = {name: _Baseline(fold, names, name, splits).answers(None) for name in beside}
+        rows |= {name: _among(item, whole, truth) for name, item in made.items()}
     _print_beside(rows, truth, splits if beside else ())
+    reasons = score_given(answers, truth, options, None if screen is None else screen.gene_sets)
     if "output" in options:
-        write_json(options["output"], scores.to_dict())
+        write_json(options["output"], scores.to_dict() | ({} if reasons is None else {"reasoning": reasons}))
     return 0
+
+
+def _among(answers: Answers, whole: Truth, part: Truth) -> Answers:
+    """Return the answers to a part of the questions; all, so that strange ones are seen, where it is the whole."""
+    if part is whole:
+        return answers
+    answers.to(whole.questions)
+    ids = part.questions["id"]
+    reasons = answers.reasons
+    return Answers(
+        answers.table.loc[answers.table["id"].isin(ids)].reset_index(drop=True),
+        None if reasons is None else reasons.loc[reasons["id"].isin(ids)].reset_index(drop=True),
+        answers.file,
+    )
+
+
+def _unanswered(scores: OutcomeScores, file: str) -> str:
+    """Return what the scores are about first of all, where most questions have no answer."""
+    without, missing = scores.n_without_outcome, scores.n_missing
+    return (
+        f"{without / scores.n:.1%} of the questions have no answer and count as wrong: of {scores.n:,}, {missing:,} "
+        f"are not in {file}, and {without - missing:,} are there without an outcome\n"
+    )
 
 
 def _score_effects(
@@ -129,7 +169,7 @@ def _score_effects(
 ) -> int:
     from pertbase.scorers import expression, outcome
 
-    given = Effects.read(options["effects"])
+    given = _given(options["effects"])
     truth = fold.truth_of(*splits)
     threshold = _threshold(options)
     found = expression(given, truth, threshold=threshold) if truth_has_effects(truth) else None
@@ -160,6 +200,17 @@ def _score_effects(
         write_json(options["output"], whole | ({"expression": found.to_dict()} if found is not None else {}))
     _cells(options, given, fold, threshold)
     return 0
+
+
+def _given(path: str) -> Effects:
+    if Path(path).suffix in (".csv", ".tsv", ".parquet"):
+        raise InputError(
+            "is a table, not yet effects",
+            file=path,
+            key="effects",
+            remedy=f"run `pertbase effects input={path} output=effects.h5ad ...` first, and score effects=effects.h5ad",
+        )
+    return Effects.read(path)
 
 
 def truth_has_effects(truth: Truth) -> bool:

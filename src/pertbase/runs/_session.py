@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pertbase.runs._compose import expand
 from pertbase.runs._execute import Outcome, execute
 from pertbase.runs._names import Names
-from pertbase.runs._plan import DataShelf, Skip, make_plans
+from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans
 
 __all__ = ["run_session", "summary"]
 
 Say = Callable[[str], None]
+_TRAINING = logging.getLogger("pertbase.training")
 
 
 def run_session(
@@ -36,7 +39,7 @@ def run_session(
     dry_run
         Plan, say what would be run, and stop.
     say
-        Takes a line for each run as it ends.
+        Takes a line for each run as it ends, and of one that trains as it starts and goes on.
 
     Returns
     -------
@@ -61,12 +64,40 @@ def run_session(
             say(str(plan))
             continue
         else:
-            outcome = execute(plan, shelf)
+            outcome = _executed(plan, shelf, say, f"[{number}/{len(plans)}]")
         outcomes.append(outcome)
         # What is skipped is told at the end, by reason: a pattern over folds skips hundreds.
         if outcome.state != "skipped" or len(plans) == 1:
             say(_line(outcome, number, len(plans)))
     return outcomes
+
+
+def _executed(plan: Plan, shelf: DataShelf, say: Say, place: str) -> Outcome:
+    with _heard(lambda line: say(f"{place}   {line}")):
+        return execute(plan, shelf, begun=lambda what: say(f"{place} {what}: started"))
+
+
+@contextlib.contextmanager
+def _heard(say: Say) -> Iterator[None]:
+    """Say what a training logs as it goes on."""
+    handler, level = _Sayer(say), _TRAINING.level
+    _TRAINING.addHandler(handler)
+    _TRAINING.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _TRAINING.removeHandler(handler)
+        _TRAINING.setLevel(level)
+
+
+class _Sayer(logging.Handler):
+    def __init__(self, say: Say) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say the message."""
+        self._say(record.getMessage())
 
 
 def _line(outcome: Outcome, number: int, of: int) -> str:

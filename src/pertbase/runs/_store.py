@@ -133,6 +133,38 @@ class Run:
                 remedy="remove what stands in its place, or choose another runs=FOLDER",
             ) from error
 
+    def refuse_another_screen(self, data: Mapping[str, Any], name: str, hash: str) -> None:
+        """Raise where the runs beside this one are of another data set, whose name is the same.
+
+        Parameters
+        ----------
+        data
+            The configuration of the data set at hand.
+        name, hash
+            Its own name and the hash of its content.
+
+        Raises
+        ------
+        InputError
+            Naming both files. Their folds would have one name too, and their answers one table.
+        """
+        of_data = self.folder.parents[2]
+        for path in of_data.glob("*/*/seed*/config.yaml"):
+            try:
+                kept = read_mapping(path)
+            except InputError:  # cut off; whoever runs it again is told
+                continue
+            if kept.get("data_hash") not in (None, hash):
+                raise InputError(
+                    f"runs of another data set called {name!r} are kept here: of {_origin(kept.get('data'))}",
+                    file=of_data,
+                    key="data",
+                    value=_origin(data),
+                    remedy="give one of the two a name, data.name=NAME, or runs=FOLDER of its own; where the file was "
+                    "made anew, remove its runs",
+                )
+            return
+
     def claim(self, config: Mapping[str, Any]) -> bool:
         """Write the configuration, and return whether there is anything left to do.
 
@@ -165,6 +197,13 @@ class Run:
     def fail(self, text: str) -> None:
         """Write ``error.txt``."""
         write_text(self.folder / "error.txt", text)
+
+
+def _origin(data: Any) -> str:
+    """Return the file of a data set's configuration, or what else tells it from others."""
+    about = {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else {}
+    found = about.get("path") or about.get("folder")
+    return str(found or ", ".join(f"{key}={value}" for key, value in about.items()))
 
 
 def _difference(kept: Any, wanted: Any) -> str:

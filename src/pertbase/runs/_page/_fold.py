@@ -10,6 +10,7 @@ from pertbase.runs._page._dots import Dot, Line, dot_plot
 from pertbase.runs._page._fold_tables import decomposed, per_outcome, statuses, strata
 from pertbase.runs._page._markup import Markup, element, join, number
 from pertbase.runs._page._multiples import confusions, scatters
+from pertbase.runs._page._reason_tables import language_tables, reason_tables
 from pertbase.runs._page._table import BADGE, Cell, Column, data_table, details, of_interval, of_number
 from pertbase.runs._page._view import FoldView, compact
 from pertbase.runs._report import CEILING, Report
@@ -31,9 +32,11 @@ def fold_section(view: FoldView, report: Report, *, shortcuts: bool) -> Markup:
         _notes(view),
         confusions(view),
         scatters(view),
-        *(strata(view, kind) for kind in ("regime", "context")),
+        *(strata(view, kind) for kind in ("regime", "context", "conflict")),
         per_outcome(view),
         statuses(view),
+        language_tables(view),
+        reason_tables(view),
         decomposed(view, report) if shortcuts else None,
         id=view.ident,
         class_="fold simulated" if view.simulated else "fold",
@@ -56,7 +59,7 @@ def _dots(view: FoldView) -> Markup:
     if not math.isnan(view.ceiling):
         lines.append(Line(view.ceiling, f"ceiling {view.ceiling:.3f}", strong=True))
     smallest = view.table.certificate.get("smallest_difference")
-    bar = (float(smallest), "smallest difference of the two priors it can detect") if smallest else None
+    bar = (float(smallest), "detectable difference of the two priors") if smallest else None
     plot = dot_plot(
         dots,
         ident=f"{view.ident}-dots",
@@ -76,7 +79,8 @@ def _refused(view: FoldView) -> Markup:
     return element(
         "div",
         element("p", element("strong", "Baselines are not ranked on this fold.")),
-        element("p", f"The fold {view.table.certificate['verdict']}."),
+        element("p", f"The fold {view.table.certificate['verdict']}. What may help:"),
+        element("ul", *(element("li", item) for item in view.table.remedies)),
         element("p", "The table below is in the order of names and cannot be sorted by a score."),
         class_="refused",
         role="note",
@@ -170,11 +174,20 @@ def _score_table(view: FoldView) -> Markup:
         column("ambiguous", "forced choice on ambiguous questions: does the higher score agree with the effect"),
         column("coverage", "share of questions the baseline can speak to"),
         column("supported BA", "balanced accuracy over those questions alone"),
+        column(
+            "pairwise r",
+            "mean correlation of predicted effects between perturbations of a context, in brackets that of measured "
+            "ones: near 1 where that is not, the same is said of every perturbation",
+        ),
     ]
     rows = [[view.name(run), *_score_cells(view, run, others)] for run in view.runs]
     if not math.isnan(view.ceiling):
         dashes = [of_number(math.nan)] * (len(columns) - 2)
         rows.insert(0, [Cell(CEILING), of_number(view.ceiling), *dashes])
+    if not ranks:
+        # What rests on too few questions is not given: a column of dashes says no more than that.
+        kept = [place for place in range(len(columns)) if not all(_empty(row[place]) for row in rows)]
+        columns, rows = [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
     return data_table(
         columns,
         rows,
@@ -191,13 +204,24 @@ def _score_cells(view: FoldView, run: Run, others: list[str]) -> list[Cell]:
     def spread(name: str, flag: str = "") -> Cell:
         return of_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], flag=flag)
 
-    names = ("macro_f1", "auroc_called", "auroc_direction", "ambiguous", "coverage", "supported_balanced_accuracy")
+    names = ["macro_f1", "auroc_called", "auroc_direction", "ambiguous", "coverage", "supported_balanced_accuracy"]
     return [
         spread("balanced_accuracy", flag),
         *(of_number(view.row(run, name)["balanced_accuracy"]) for name in others),
         spread("accuracy"),
         *(of_number(row[name]) for name in names),
+        _pairwise(row["pairwise_predicted"], row["pairwise_measured"]),
     ]
+
+
+def _pairwise(predicted: float, measured: float) -> Cell:
+    if math.isnan(predicted) or math.isnan(measured):
+        return of_number(predicted)
+    return Cell(join(number(predicted), " ", element("small", f"({number(measured)})")), predicted)
+
+
+def _empty(cell: Cell) -> bool:
+    return cell.value is not None and math.isnan(cell.value)
 
 
 def _definitions(pairs: Sequence[tuple[str, str]]) -> Markup:

@@ -29,8 +29,8 @@ def per_outcome(view: FoldView) -> Markup:
 
 
 def strata(view: FoldView, kind: str) -> Markup | None:
-    """Return balanced accuracy by regime or context, where there are several."""
-    by_run = {run: scores[f"by_{kind}"] for run in view.runs if (scores := view.scores(run))}
+    """Return balanced accuracy by regime, context or conflict, where there are several."""
+    by_run = {run: scores.get(f"by_{kind}") or {} for run in view.runs if (scores := view.scores(run))}
     names = sorted({name for strata in by_run.values() for name in strata})
     if len(names) < 2 or not view.table.ranks:
         return None

@@ -14,20 +14,22 @@ from pertbase.runs._page._markup import Markup, element, join
 from pertbase.runs._page._table import BADGE, Cell, Column, data_table, details, heat, heat_key, of_interval, of_number
 from pertbase.runs._page._view import FoldView
 from pertbase.runs._report import Report, marked
+from pertbase.runs._terms import ADAPTERS, TERMS, adapters_told
 
 __all__ = ["data_ident", "data_section", "summary"]
 
 _HOW_TO_READ = (
-    ("Balanced accuracy (BA)", "the mean of the recalls of up, down and no_change; a third is chance."),
+    *TERMS.items(),
     (
         "Intervals",
         "cover target sets and readout genes. Where two overlap, only a paired difference tells: compare=A,B.",
     ),
     ("Split-half ceiling", "what one half of a condition's cells says of the other half, corrected to all cells."),
-    ("Adapter", "turns predicted effects or scores into outcomes; fitted on val, never on test."),
+    ("Adapters", f"{adapters_told(ADAPTERS)} They are fitted on val, never on test."),
     ("Unsupported", "answered no_change and counted; supported BA leaves those questions out."),
     ("Without an outcome", "such an answer is wrong, and stays in every denominator."),
     ("Ambiguous", "questions between change and no change: out of the headline, reported as a forced choice."),
+    ("Pairwise r", "how alike predicted effects of different perturbations are: far above measured is a collapse."),
     ("–", "there is no such number, or too few questions to print one."),
 )
 

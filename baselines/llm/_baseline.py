@@ -1,0 +1,345 @@
+"""A language model as a baseline: it is asked each question of a fold, with or without paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from pertbase._random import generator
+from pertbase.baselines.base import AnswerBaseline
+from pertbase.baselines.llm._ask import Asker
+from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
+from pertbase.baselines.llm._parse import Parsed, parse, self_consistent
+from pertbase.baselines.llm._prompts import Messages, Template, option_orders, read_template
+from pertbase.baselines.llm._record import Encoder, Example, Record
+from pertbase.baselines.llm._settings import AskSettings
+from pertbase.errors import InputError, unknown_name
+from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training, vote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["LanguageModel"]
+
+_SOURCES = ("text", "options")
+
+
+class LanguageModel(AnswerBaseline):
+    r"""Asks a language model each question, and reads its reply.
+
+    Of a test question two things are asked: a reply with a reason and an answer, which gives outcome, status and
+    reason; and, where the client can say so, how likely each letter of a list of the outcomes is, for the scores. With
+    :math:`\ell_{jk}` the log probability of the letter of outcome k in order j of the list, normalised over the three,
+    the scores are the softmax of :math:`\frac{1}{J} \sum_j \ell_{jk}`: what a model thinks of a letter, or of a place
+    in the list, cancels. Of val questions only the scores are wanted; adapters are fitted to them, so that language
+    models have raw and calibrated rows as expression models have.
+
+    Nothing is fitted. Examples are drawn from train alone, so that val is held out as it is.
+
+    Parameters
+    ----------
+    client
+        Where the model runs.
+    preset
+        ``no_path``, ``global_path`` (paths of the graph) or ``cell_path`` (paths gated by basal expression: those laid
+        over the fold, or shipped with the data set, where there are any).
+    template
+        A text file in the place of the preset's own; see :class:`~pertbase.baselines.llm.Template`.
+    examples
+        Training questions shown before each question, as many of each outcome as can be.
+    samples
+        Replies to each question; the outcome most of them give stands.
+    temperature, top_p, max_tokens, thinking, guided
+        See :class:`~pertbase.baselines.llm.Sampling`. Several samples need a temperature above zero.
+    orders
+        Of the options whose letters are scored: 1, 3 or 6; 0 for no scores.
+    answer_from
+        ``text``: outcome and status are the reply's. ``options``: the outcome of the largest score; the reply gives the
+        reason alone.
+    graph, hops, k
+        Where and how paths are found that the fold does not bring.
+    """
+
+    refit: ClassVar[bool] = False
+    settings_group: ClassVar[str] = "asking"
+    """Which group of a run's configuration :meth:`workspace` is given."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        preset: str = "no_path",
+        template: str | None = None,
+        examples: int = 0,
+        samples: int = 1,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        max_tokens: int = 256,
+        thinking: bool | None = None,
+        guided: bool = False,
+        orders: int = 3,
+        answer_from: str = "text",
+        graph: Any = None,
+        hops: int = 3,
+        k: int = 5,
+    ) -> None:
+        if answer_from not in _SOURCES:
+            raise unknown_name("answer_from", str(answer_from), _SOURCES)
+        if samples < 1 or (samples > 1 and temperature == 0):
+            raise InputError("several samples need a temperature above zero", key="samples", value=samples)
+        if examples < 0:
+            raise InputError("is not negative", key="examples", value=examples)
+        if answer_from == "options" and not (orders and client.scores_letters):
+            raise InputError(
+                "needs a client that scores letters, and orders above 0", key="answer_from", value=answer_from
+            )
+        self.client = client
+        self.preset = preset
+        self.template = template
+        self.examples = examples
+        self.samples = samples
+        self.temperature = temperature
+        self.top_p = top_p
+        self.max_tokens = max_tokens
+        self.thinking = thinking
+        self.guided = guided
+        self.orders = orders
+        self.answer_from = answer_from
+        self.graph = graph
+        self.hops = hops
+        self.k = k
+        self._orders = option_orders(orders) if orders else ()
+        self._encoder = Encoder(preset=preset, graph=graph, hops=hops, k=k)
+        self._template = read_template(template, preset)
+        self._settings = AskSettings()
+        self._root: Path | None = None
+        self._shown: list[Example] | None = None
+        self._asker: Asker | None = None
+        self._rungs: dict[str, int] = {}
+
+    # -- where and how --------------------------------------------------------------------------------------
+
+    def workspace(self, folder: Path, asking: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the run's folder and how to ask; responses are kept among the runs, for whoever asks the same again.
+
+        Returns
+        -------
+        dict
+            Nothing: no setting changes an answer.
+        """
+        self._settings = AskSettings.from_config(asking)
+        own = self._settings.responses
+        self._root = Path(own) if own else Path(folder).parents[3] / "_responses"
+        return {}
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Whose versions a run records."""
+        return self.client.packages
+
+    @property
+    def device(self) -> str:
+        """What the model runs on, for the record of a run."""
+        return self._asker.client.device if self._asker else self.client.device
+
+    def account(self) -> dict[str, Any]:
+        """Return what was asked and what it took, for the record of a run."""
+        if self._asker is None:
+            return {}
+        how = {"preset": self.preset, "template": self._template.hash, "guided": self.guided and self.client.guides}
+        return {**self._asker.summary(), **how, "answers_read_from": dict(sorted(self._rungs.items()))}
+
+    def refuses(self, training: Training) -> str | None:
+        """Refuse where the client cannot be used here, or the preset's paths cannot be had."""
+        return self.client.refuses() or self._encoder.refuses(training)
+
+    # -- fit and answer -------------------------------------------------------------------------------------
+
+    def fit(self, training: Training) -> LanguageModel:
+        """Draw the examples from train."""
+        self._shown = self._encoder.examples(training, example_questions(training, self.examples))
+        sampling = Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            thinking=self.thinking,
+            guided=self.guided and self.client.guides,
+            seed=training.seed,
+        )
+        about = {"template": self._template.hash, "preset": self.preset, "seed": training.seed}
+        self._asker = Asker(self.client, sampling, self._settings, root=self._root, about=about)
+        self._rungs = {}
+        return self
+
+    def records(self, inputs: Inputs) -> list[Record]:
+        """Return what each question says, in order."""
+        return self._encoder.records(inputs)
+
+    def in_context(self, record: Record, inputs: Inputs, context: str) -> Record:
+        """Return a record of the same perturbation and readout gene in another context, with its levels and paths."""
+        return self._encoder.swapped(record, inputs, context=context)
+
+    def prompts(self, records: Sequence[Record]) -> list[Messages]:
+        """Return the prompt that asks for a reply, of each record.
+
+        Raises
+        ------
+        InputError
+            Before ``fit``.
+        """
+        told = self._template.examples(self._fitted_examples())
+        return [self._template.reply(record, told) for record in records]
+
+    def answer(self, inputs: Inputs) -> Answers:
+        """Ask what has not been asked before, and return an answer for each question."""
+        records = self.records(inputs)
+        # Adapters are fitted to scores: where letters give them, val needs no replies.
+        alone = inputs.split == "val" and not self._votes
+        parsed, scores = self.said(records, replies=not alone)
+        return self._answers(records, parsed, scores, letters_alone=alone)
+
+    def said(self, records: Sequence[Record], *, replies: bool = True) -> tuple[list[Parsed], np.ndarray]:
+        """Return what the model says of records: each parsed, and scores of shape (n, 3), NaN where there are none.
+
+        Without ``replies``, letters alone are asked for.
+        """
+        asked = self.reply_requests(records) if replies else []
+        responses = self.ask([*asked, *self.letter_requests(records)])
+        scores = _scores(responses[len(asked) :], self._orders, len(records))
+        if not replies:
+            return [Parsed(None, "no_answer")] * len(records), scores
+        parsed = self.parsed(records, responses[: len(asked)], scores)
+        return parsed, self._shares(records, responses) if self._votes else scores
+
+    @property
+    def _votes(self) -> bool:
+        """Whether scores are shares of samples, for want of letters."""
+        return not (self.orders and self.client.scores_letters) and self.samples > 1
+
+    def reply_requests(self, records: Sequence[Record]) -> list[Request]:
+        """Return what asks for the replies of records: all samples of one stand together."""
+        prompts = self.prompts(records)
+        return [
+            Request("reply", (prompt,), record.id, sample)
+            for record, prompt in zip(records, prompts, strict=True)
+            for sample in range(self.samples)
+        ]
+
+    def letter_requests(self, records: Sequence[Record]) -> list[Request]:
+        """Return what asks how likely each letter is; nothing where the client cannot say."""
+        if not (self.orders and self.client.scores_letters):
+            return []
+        template, shown = self._template, self._fitted_examples()
+        told = template.option_examples(shown)
+        return [
+            Request("letters", tuple(template.options(record, order, told) for order in self._orders), record.id)
+            for record in records
+        ]
+
+    def ask(self, requests: Sequence[Request]) -> list[Response]:
+        """Return a response for each request, from what is kept where it was asked before."""
+        if self._asker is None:
+            raise _not_fitted(self)
+        return self._asker.ask(requests)
+
+    def parsed(self, records: Sequence[Record], replies: Sequence[Response], scores: np.ndarray) -> list[Parsed]:
+        """Return what the replies to each record say together; ``scores`` break ties."""
+        echoed = _own_lines(self._template)
+        found = []
+        for row, record in enumerate(records):
+            names = {record.gene, *(gene for gene, _ in record.targets)}
+            part = replies[row * self.samples : (row + 1) * self.samples]
+            said = [parse(one.text, finish=one.finish, names=names, template_lines=echoed) for one in part]
+            found.append(self_consistent(said, None if np.isnan(scores[row]).any() else scores[row]))
+            self._rungs[found[-1].rung or found[-1].status] = self._rungs.get(found[-1].rung or found[-1].status, 0) + 1
+        return found
+
+    def _shares(self, records: Sequence[Record], responses: Sequence[Response]) -> np.ndarray:
+        """Return the share of each outcome among the valid samples of each record, smoothed by one vote for all."""
+        scores = np.full((len(records), len(OUTCOMES)), np.nan)
+        for row in range(len(records)):
+            part = responses[row * self.samples : (row + 1) * self.samples]
+            said = [parse(one.text, finish=one.finish).outcome for one in part]
+            counts = np.array([said.count(outcome) for outcome in OUTCOMES], dtype=np.float64)
+            if counts.any():
+                scores[row] = (counts + 1 / 3) / (counts.sum() + 1)
+        return scores
+
+    def _answers(
+        self, records: Sequence[Record], parsed: Sequence[Parsed], scores: np.ndarray, *, letters_alone: bool
+    ) -> Answers:
+        ids = [record.id for record in records]
+        by_letters = letters_alone or self.answer_from == "options"
+        outcomes = [one.outcome for one in parsed]
+        statuses = [one.status for one in parsed]
+        if by_letters:
+            scored = ~np.isnan(scores).any(axis=1)
+            codes = vote(np.where(scored[:, None], scores, 0.0))
+            outcomes = [OUTCOMES[code] if there else None for code, there in zip(codes, scored, strict=True)]
+            statuses = ["ok" if there else "no_answer" for there in scored]
+        table = pd.DataFrame({"id": ids, "outcome": outcomes, "status": statuses}).astype(object)
+        table = table.assign(**{name: scores[:, column] for column, name in enumerate(SCORES)})
+        if letters_alone:
+            return Answers(table)
+        triplets = np.empty(len(parsed), dtype=object)
+        triplets[:] = [one.triplets for one in parsed]
+        reasons = pd.DataFrame({"id": ids, "triplets": triplets, "text": [one.text for one in parsed]})
+        return Answers(table, reasons)
+
+    def _fitted_examples(self) -> list[Example]:
+        if self._shown is None:
+            raise _not_fitted(self)
+        return self._shown
+
+
+def _not_fitted(owner: object) -> InputError:
+    return InputError(f"this {type(owner).__name__} is not fitted", remedy="call fit(training) first")
+
+
+def _own_lines(template: Template) -> frozenset[str]:
+    """Return the lines that a template itself says, without places: what of them comes back is an echo."""
+    text = template.sections["reply"]
+    return frozenset(line.strip() for line in text.split("\n") if line.strip() and "$" not in line)
+
+
+def _scores(responses: Sequence[Response], orders: Sequence[Sequence[str]], n: int) -> np.ndarray:
+    """Return the scores of each question from the log probabilities of letters, shape (n, 3); NaN where they lack."""
+    scores = np.full((n, len(OUTCOMES)), np.nan)
+    places = [[list(order).index(outcome) for outcome in OUTCOMES] for order in orders]
+    for row, response in enumerate(responses):
+        if response.letters is None:
+            continue
+        logs = np.array(response.letters)
+        logs = logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
+        mean = np.take_along_axis(logs, np.array(places), axis=1).mean(axis=0)
+        powers = np.exp(mean - mean.max())
+        scores[row] = powers / powers.sum()
+    return scores
+
+
+def example_questions(training: Training, n: int) -> pd.DataFrame:
+    """Return ``n`` questions of train with outcomes, as many of each outcome as can be, in an order drawn.
+
+    The same for every preset. Where questions have reference paths, those with the shortest are preferred: they are
+    read to learn the form of a reply from.
+    """
+    known = training.headline
+    known = known.loc[known["split"] == "train"]
+    if n == 0 or known.empty:
+        return known.iloc[:0]
+    rng = generator(training.seed, "examples")
+    by_id = known.iloc[np.argsort(known["id"].to_numpy(dtype=str), kind="stable")]
+    lot = rng.random(len(by_id))
+    if "reference_paths" in by_id.columns:
+        # The length of the reason; those without one come after all that have one.
+        lot = lot + np.array(
+            [len(paths[0]) if paths is not None and len(paths) else 99 for paths in by_id["reference_paths"]]
+        )
+    shuffled = by_id.iloc[np.argsort(lot, kind="stable")]
+    turn = shuffled.groupby("outcome", observed=True).cumcount().to_numpy()
+    codes = pd.Categorical(shuffled["outcome"], categories=list(OUTCOMES)).codes
+    chosen = shuffled.iloc[np.lexsort((codes, turn))[:n]]
+    return chosen.iloc[rng.permutation(len(chosen))].reset_index(drop=True)

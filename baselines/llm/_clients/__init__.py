@@ -1,0 +1,1 @@
+"""Where a language model runs: on this machine, behind a server, or in vLLM."""

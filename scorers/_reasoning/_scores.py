@@ -295,7 +295,9 @@ def _score_table(found: _Headline, sets: Integers, genes: Integers, level: float
             excess = mean_interval(gap, sets, genes, level=level, scale="linear")
             paired = ~np.isnan(gap)
             row[null] = float(other[paired].mean()) if other is not None and paired.any() else float("nan")
-            row |= {f"{null}_excess": excess.value, f"{null}_low": excess.low, f"{null}_high": excess.high}
+            # A difference of two shares lies between -1 and 1, whatever few questions would have it.
+            low, high = np.clip([excess.low, excess.high], -1.0, 1.0).tolist()
+            row |= {f"{null}_excess": excess.value, f"{null}_low": low, f"{null}_high": high}
             row[f"{null}_n"] = int(paired.sum())
         rows[name] = row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("score")

@@ -156,13 +156,19 @@ def _status(arguments: list[str]) -> int:
 
     options = _options(arguments, ("runs",))
     found = find_runs(options.get("runs", "runs"))
+    states = []
     for run in found:
         status = run.status
         about = status.get("finished") or status.get("started") or ""
-        error = f"  {run.reason}" if status["state"] == "failed" else ""
-        print(f"{status['state']:<9} {about:<26} {'/'.join(run.folder.parts[-4:])}{error}")
-    states = [run.status["state"] for run in found]
-    print(", ".join(f"{states.count(state)} {state}" for state in ("complete", "running", "failed", "skipped")))
+        state = run.state
+        error = f"  {run.reason}" if state == "failed" else ""
+        print(f"{state:<11} {about:<26} {'/'.join(run.folder.parts[-4:])}{error}")
+        states.append(state)
+    print(
+        ", ".join(
+            f"{states.count(state)} {state}" for state in ("complete", "running", "interrupted", "failed", "skipped")
+        )
+    )
     return 0
 
 

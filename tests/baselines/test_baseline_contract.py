@@ -153,3 +153,15 @@ def test_categorical_columns_make_no_difference(name, mixed_fold):
     )
     plain = say(instantiate(name)[0].fit(fold.training), fold)
     pd.testing.assert_frame_equal(plain, say(instantiate(name)[0].fit(other.training), other))
+
+
+def test_deep_baselines_stand_beside_the_simple_ones_and_are_imported_when_asked_for():
+    import pertbase as pb
+
+    assert [pb.baselines.GEARS.__name__, pb.baselines.ScGPT.__name__, pb.baselines.STATE.__name__] == [
+        "GEARS",
+        "ScGPT",
+        "STATE",
+    ]
+    with pytest.raises(AttributeError, match="Gears"):
+        pb.baselines.Gears  # noqa: B018

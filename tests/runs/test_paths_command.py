@@ -91,6 +91,7 @@ def test_perturbations_are_named_in_full_or_by_what_was_perturbed(maker):
         (["show", "context=S1", "perturbation=X", "gene=SG001", "output=a.png"], "drawn as .svg"),
         (["show", "context=S9", "perturbation=X", "gene=SG001"], "unknown context"),
         (["show", "context=S1", "perturbation=X", "gene=SG001"], "no such perturbation"),
+        (["show", "context=S1", "perturbation=X", "gene=SG001", "graph={path: e.tsv, columns: {"], "graph: cannot be"),
         (["shw"], "Did you mean 'show'"),
         ([], "does show"),
     ],
@@ -135,3 +136,21 @@ def test_folds_are_made_with_paths_and_runs_on_them_record_which(pertbase, tmp_p
     code, out, err = pertbase("run", *common, "paths=ownn", "baseline=gene_prior", f"runs={tmp_path / 'runs'}")
     assert code == 2
     assert "Did you mean 'own'" in err
+
+
+def test_a_table_with_columns_of_ones_own_is_a_graph_by_its_remedy(pertbase, tmp_path, question):
+    context, perturbation, gene = (str(question[name]) for name in ("context", "perturbation", "gene"))
+    target = perturbation.rpartition(":")[2].partition("+")[0].partition("@")[0]
+    edges = tmp_path / "mine.tsv"
+    edges.write_text(f"from\tto\teffect\n{target}\t{gene}\traises\n")
+    asked = ["show", f"context={context}", f"perturbation={perturbation}", f"gene={gene}"]
+    code, _, err = pertbase("paths", *asked, f"graph={edges}")
+    assert code == 2
+    assert "graph={path: FILE, columns: {source: NAME, target: NAME, sign: NAME}}" in err
+    columns = "columns: {source: from, target: to, sign: effect}"
+    code, _, err = pertbase("paths", *asked, f"graph={{path: {edges}, {columns}}}")
+    assert code == 2
+    assert "graph={path: FILE, signs: {raises: -1}}" in err
+    code, out, err = pertbase("paths", *asked, f"graph={{path: {edges}, {columns}, signs: {{raises: 1}}}}")
+    assert code == 0, err
+    assert f"-> {gene}" in out

@@ -228,3 +228,17 @@ def test_a_bad_option_for_reasons_says_what_is_wrong(pertbase, reasoned, tmp_pat
     assert code == 2
     assert said in err
     assert "Traceback" not in out + err
+
+
+def test_few_questions_with_a_reason_to_find_get_counts_and_no_scores(reasoned) -> None:  # type: ignore[no-untyped-def]
+    from pertbase.runs._reasons import reason_sections
+
+    run = run_of(reasoned, "first_path")
+    scores = dict(run.scores["adapters"]["fixed"]["reasoning"])
+    assert len(reason_sections("a fold", {"mine": scores})) > 3
+    (section,) = reason_sections("a fold", {"mine": scores | {"n": 9, "n_with_reason": 7}})
+    assert section.table.iloc[0].tolist() == ["mine", "9", "7"]
+    assert "below 10 questions" in section.notes[0]
+    for null in ("labels", "rewired", "contexts"):
+        one = scores["scores"]["f1"]
+        assert one[f"{null}_low"] is None or -1 <= one[f"{null}_low"] <= one[f"{null}_high"] <= 1

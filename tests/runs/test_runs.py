@@ -306,3 +306,27 @@ def test_two_screens_of_one_name_are_refused_with_both_files(
         "baseline=gene_prior", f"runs={runs}",
     )  # fmt: skip
     assert code == 0, out
+
+
+def test_a_run_that_nobody_is_at_any_more_is_called_interrupted(pertbase, finished: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    shutil.copytree(finished, copied := tmp_path / "runs")
+    run = find_runs(copied)[0]
+    run.mark("running")
+    assert "0 running, 1 interrupted" in pertbase("status", f"runs={copied}")[1]
+    with run.lock():
+        assert "1 running, 0 interrupted" in pertbase("status", f"runs={copied}")[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("paths.hop=2", "unknown option of paths=own. Did you mean 'hops'? Known there: gate, graph, hops"),
+        ("trainer.precison=32-true", "unknown option of trainer=cpu"),
+        ("baseline.max_epochs=2", "unknown option of baseline=no_change"),
+    ],
+)
+def test_an_unknown_option_is_told_with_whose_it_is_not(pertbase, tmp_path: Path, option: str, told: str) -> None:  # type: ignore[no-untyped-def]
+    paths = ["paths=own"] if option.startswith("paths") else []
+    code, out, err = pertbase("run", "data=simulated", "baseline=no_change", *paths, option, f"runs={tmp_path}")
+    assert code != 0
+    assert told in out + err

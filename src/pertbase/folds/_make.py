@@ -209,7 +209,7 @@ class FoldMaker:
                 raise UnsupportedError(
                     f"{self.data.name} brings no graph to look for paths in",
                     key="paths.graph",
-                    remedy="name one, for example paths.graph=[omnipath_carnival,collectri]",
+                    remedy="take paths=human, or name some: paths.graph=[NAME,...], graph=NAME,... of `paths show`",
                 )
             return own
         key = canonical_json(spec.to_dict()["graph"])

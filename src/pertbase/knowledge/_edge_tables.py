@@ -235,7 +235,7 @@ def _columns(given: EdgeColumns | Mapping[str, Any] | None, table: pd.DataFrame,
         file=path,
         key="columns",
         value=list(table.columns)[:8],
-        remedy="say which columns hold what: columns={source: NAME, target: NAME, sign: NAME}",
+        remedy="say which columns hold what: graph={path: FILE, columns: {source: NAME, target: NAME, sign: NAME}}",
     )
 
 
@@ -285,7 +285,7 @@ def _sign_of(word: str, signs: Mapping[str, int], column: str, path: Path) -> in
             file=path,
             key=column,
             value=word,
-            remedy=f"say what it stands for: signs={{{word}: -1}}, 0 or 1",
+            remedy=f"say what it stands for: graph={{path: FILE, signs: {{{word}: -1}}}}, 0 or 1",
         )
     return sign
 

@@ -22,6 +22,7 @@ PATH_KEYS = ("runs", "data.path", "data.targets", "data.folder")
 """Options that take a path, verbatim: never a list, never an expression."""
 
 _NAMED = ("data", "fold", "baseline")
+_GROUPS = (*_NAMED, "trainer", "asking", "paths")
 
 
 def split_override(text: str) -> tuple[str, str]:
@@ -116,7 +117,7 @@ def _product(overrides: Sequence[str], names: Names, *, multirun: bool) -> Itera
         if len(values) > 1 and not multirun:
             raise InputError("several values are given", key=key, value=text, remedy="add -m to run them all")
         choices[key] = values  # the last one typed wins, as in Hydra
-    for group in (*_NAMED, "trainer", "asking", "paths"):
+    for group in _GROUPS:
         for value in choices.get(group, ()):
             names.check(group, value.partition("=")[2])
     yield from ([*job] for job in itertools.product(*choices.values()))
@@ -175,8 +176,9 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
                 composed = hydra_compose(config, [*overrides, *extra], return_hydra_config=True)
             except (HydraException, ValueError) as error:
                 # Composed again without single values, to tell which could have been given instead.
-                groups = [text for text in overrides if split_override(text)[0] in _NAMED]
-                raise _explain(error, hydra_compose(config, [*groups, *extra])) from error
+                groups = [text for text in overrides if split_override(text)[0] in _GROUPS]
+                among = hydra_compose(config, [*groups, *extra], return_hydra_config=True)
+                raise _explain(error, among) from error
         choices = {key: str(value) for key, value in composed.hydra.runtime.choices.items() if key in _NAMED}
         OmegaConf.set_struct(composed, False)
         composed.pop("hydra")
@@ -238,7 +240,9 @@ def _explain(error: Exception, composed: Any) -> InputError:
     close = nearest(child, known)
     hint = f"did you mean {close!r}? " if close else ""
     there = f"Known there: {', '.join(known)}" if known else "there is nothing to set below it"
-    return InputError("unknown option", key=found[1], remedy=f"{hint}{there}")
+    chosen = composed.hydra.runtime.choices.get(parents[0]) if parents else None
+    of = f" of {parents[0]}={chosen}" if chosen and len(parents) == 1 else ""
+    return InputError(f"unknown option{of}", key=found[1], remedy=f"{hint}{there}")
 
 
 def seed_of(text: Any, key: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from pertbase.errors import InputError, nearest, unknown_name
 from pertbase.folds import FoldMaker, FoldSpec, PathSpec, Perturbation, Screen
@@ -267,6 +268,21 @@ def _spec(own: Mapping[str, str]) -> PathSpec:
                 raise InputError("is a whole number", key=key, value=own[key])
             options[key] = int(own[key])
     if "graph" in own:
-        names = [name.strip() for name in own["graph"].strip("[]").split(",") if name.strip()]
-        options["graph"] = names[0] if len(names) == 1 else tuple(names)
+        options["graph"] = _graphs(own["graph"])
     return PathSpec(**options)
+
+
+def _graphs(text: str) -> Any:
+    """Return what ``graph=`` means: names or files with commas between, or YAML that begins with a bracket or brace."""
+    if not text.startswith(("[", "{")):
+        names = tuple(name.strip() for name in text.split(",") if name.strip())
+        return names[0] if len(names) == 1 else names
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(
+            "cannot be understood",
+            key="graph",
+            value=text,
+            remedy='name graphs or files with commas between, or quote "graph={path: FILE, columns: {source: NAME}}"',
+        ) from error

@@ -15,6 +15,7 @@ import pandas as pd
 
 from pertbase._io import write_aside
 from pertbase.errors import InputError
+from pertbase.folds._certificate import MINIMUM_OF_A_CLASS
 from pertbase.folds._path_layer import path_folders, read_paths
 from pertbase.runs._report import FoldTable, Report, marked
 from pertbase.runs._section import MISSING, Section, render
@@ -220,6 +221,17 @@ def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list
     notes = [f"{name}: {note}" for name, one in scores.items() for note in one["notes"]]
     if len(scores) == 1:
         notes = list(first["notes"])
+    if first["n"] < MINIMUM_OF_A_CLASS:
+        asked = {"with a change and a reference": "n", "with a reason": "n_with_reason"}
+        counts = pd.DataFrame(
+            {"answers": label, **{name: f"{one[key]:,}" for name, key in asked.items()}}
+            for label, one in scores.items()
+        )
+        few = (
+            f"no score of reasons is printed below {MINIMUM_OF_A_CLASS} questions with a change and a reference; "
+            "ask more (mini=, fold.per_outcome), or make the fold with another seed or a larger fold.test_share"
+        )
+        return [Section(f"{title}: reasons", counts, [few])]
     return [
         Section(f"{title}: reasons", _score_table(scores), [*_NOTES, *notes], optional=_OPTIONAL),
         Section(f"{title}: answer, reason, and whether they agree", _axes_table(scores), _axes_notes(first)),

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from pertbase._io import cut, plain, read_mapping, sha256_text, write_json, write_text, write_yaml
 from pertbase.errors import InputError, PertbaseError
@@ -68,6 +68,20 @@ class Run:
         path = self.folder / "status.json"
         # Without a state, as after somebody else's edit, it is not complete, and the same command carries it out again.
         return {"state": "running", **read_mapping(path)} if path.exists() else {"state": "running"}
+
+    @property
+    def state(self) -> str:
+        """The status's state; ``interrupted`` for one that says it is running while no process is at it."""
+        state = str(self.status["state"])
+        if state != "running":
+            return state
+        try:
+            with FileLock(self.folder / ".lock").acquire(blocking=False):
+                # Its process may have ended well between the two.
+                now = str(self.status["state"])
+                return "interrupted" if now == "running" else now
+        except (Timeout, OSError):
+            return state
 
     @property
     def complete(self) -> bool:

@@ -78,13 +78,3 @@ def single(command, tmp_path_factory) -> Path:
         del os.environ["SHIFT_SEEN"]
     (seen / "rank0of1.txt").rename(runs / "seen.txt")
     return runs
-
-
-@pytest.fixture(autouse=True)
-def _interruptible():
-    """Ctrl-C as in a terminal: a shell that runs the tests in the background ignores it."""
-    import signal
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

@@ -71,3 +71,30 @@ def test_the_versions_agree() -> None:
 
     assert pertbase.__version__ == version("pertbase")
     assert f"version: {pertbase.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_package_names_what_it_has_and_says_when_a_checkout_has_no_links(monkeypatch):
+    import importlib
+
+    import pertbase
+
+    assert {"folds", "baselines", "make_fold"} <= set(dir(pertbase))
+    with pytest.raises(AttributeError, match="no attribute 'bolds'"):
+        pertbase.bolds  # noqa: B018
+
+    def absent(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(ImportError, match=r"core\.symlinks true"):
+        pertbase._room("scorers")
+
+
+def test_the_module_is_the_program(monkeypatch, capsys):
+    import runpy
+
+    monkeypatch.setattr(sys, "argv", ["pertbase", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("pertbase", run_name="__main__")
+    assert not ended.value.code
+    assert "pertbase run" in capsys.readouterr().out

@@ -162,3 +162,24 @@ def test_a_pattern_over_data_sets_fetches_nothing() -> None:
     assert "norman" not in names.match("data", ["*"])
     assert names.match("data", ["norman"]) == ["norman"]
     assert "simulated" in names.match("data", ["*"])
+
+
+def test_a_fold_is_written_as_records_of_every_split(pertbase, finished: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (fold,) = (finished / "_folds").glob("small-*")
+    code, out, err = pertbase("folds", "records", f"fold_dir={fold}", f"output={tmp_path / 'out'}", "mini=50")
+    assert code == 0, err
+    assert "to read them: data=pertreasonqa" in out
+    questions = read_questions(fold / "questions.parquet")
+    known = questions.loc[questions["outcome"].notna()]
+    for split in ("train", "val", "test"):
+        lines = (tmp_path / "out" / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()
+        asked = int((known["split"] == split).sum())
+        assert len(lines) == (asked if split != "test" else min(asked, len(lines)))
+        assert 0 < len(lines) <= asked
+        assert isinstance(json.loads(lines[0]), dict)
+    code, _, err = pertbase("folds", "records", f"fold_dir={fold}")
+    assert code == 2
+    assert "output: is missing" in err
+    code, _, err = pertbase("folds", "records", f"fold_dir={fold}", f"output={tmp_path}", "data=papalexi")
+    assert code == 2
+    assert "no data set of records" in err

@@ -136,8 +136,9 @@ def test_the_report_shows_presets_side_by_side_raw_and_calibrated_with_what_was_
     assert "BA fixed" in out
     assert "BA calibrated" in out
     assert "what language models were asked" in out
-    assert "control: copied" in out
-    assert "F1 over labels" in out
+    # A mini fold this small has too few questions with a reference for scores of reasons.
+    assert "with a change and a reference" in out
+    assert "no score of reasons is printed below 10 questions" in out
     _, page, _ = pertbase(capsys, "report", f"runs={finished}", "format=html", "shortcuts=false")
     assert "Language models" in page
 

@@ -427,3 +427,23 @@ def test_comparison_page_shows_the_paired_difference(finished: Path) -> None:
     assert rows["combinatorial"][0].value == row.difference
     assert f"{row.low:+.3f} to {row.high:+.3f}" in rows["combinatorial"][0].text
     assert [title for title in _titles(shown) if "simulated" not in title] == []
+
+
+def test_several_folds_stand_in_one_map_and_in_means_over_them(pertbase, copied: Path, small_screen: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = pertbase(
+        "run", "-m", "data=h5ad", f"data.path={small_screen}", "data.name=small", "fold=unseen_perturbation_genetic",
+        "baseline=no_change,gene_prior_balanced", f"runs={copied}",
+    )  # fmt: skip
+    assert code == 0, err
+    shown = _short(copied)
+    heads, rows = shown.table("baselines by folds")
+    assert heads[1:] == ["combinatorial", "unseen_perturbation_genetic"]
+    assert set(rows) == {"additive", "gene_prior_balanced", "no_change"}
+    assert math.isnan(rows["additive"][1].value)
+    assert [cell.value for cell in rows["no_change"]] == pytest.approx([1 / 3, 1 / 3])
+    _, means = shown.table("mean balanced accuracy over folds")
+    assert means["no_change"][0].value == pytest.approx(1 / 3)
+    assert means["gene_prior_balanced"][0].value == pytest.approx(
+        sum(cell.value for cell in rows["gene_prior_balanced"]) / 2
+    )
+    assert [means[name][1].value for name in ("gene_prior_balanced", "additive")] == [2, 1]

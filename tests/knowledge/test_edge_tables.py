@@ -315,3 +315,13 @@ def test_the_real_tables_are_read(real_data, monkeypatch):
     assert {"AP1", "NFKB"}.isdisjoint(graph.nodes)
     assert set(graph.meta["licences"]) == {"omnipath_carnival", "collectri"}
     assert not list((real_data / "knowledge").glob("*.origin.json"))
+
+
+@pytest.mark.parametrize("text", ["many", "-2", "inf", "nan"])
+def test_evidence_that_is_no_number_of_findings_is_refused_and_empty_is_the_edge_itself(write, text):
+    columns = {"source": "from", "target": "to", "evidence": "n"}
+    with pytest.raises(InputError, match="evidence is a number of findings") as caught:
+        read_edge_table(write(f"from\tto\tn\nA\tB\t3\nB\tC\t{text}\n"), columns=columns)
+    assert caught.value.value == text
+    graph = read_edge_table(write("from\tto\tn\nA\tB\t3\nB\tC\t\n"), columns=columns)
+    assert sorted(graph.edges["evidence"]) == [1, 3]

@@ -148,7 +148,7 @@ def read_edge_table(
     known = _columns(columns, table, path)
     rows = pd.DataFrame({"source": table[known.source], "target": table[known.target]}, dtype=object)
     rows["sign"] = _signs(table, known, signs or {}, path)
-    rows["evidence"] = _evidence(table, known)
+    rows["evidence"] = _evidence(table, known, path)
     graph_name = name or re.sub(r"(\.(tsv|csv|txt|gz))+$", "", path.name)
     rows["sources"] = _sources(table, known, graph_name)
     counts: dict[str, int] = {}
@@ -290,7 +290,7 @@ def _sign_of(word: str, signs: Mapping[str, int], column: str, path: Path) -> in
     return sign
 
 
-def _evidence(table: pd.DataFrame, known: EdgeColumns) -> np.ndarray:
+def _evidence(table: pd.DataFrame, known: EdgeColumns, path: Path) -> np.ndarray:
     found = np.zeros(len(table), dtype=np.int64)
     if known.references:
         found = np.array(
@@ -301,7 +301,17 @@ def _evidence(table: pd.DataFrame, known: EdgeColumns) -> np.ndarray:
             dtype=np.int64,
         )
     if known.evidence:
-        numbers = pd.to_numeric(table[known.evidence], errors="coerce").fillna(0).clip(lower=0)
+        text = table[known.evidence].astype(str).str.strip()
+        numbers = pd.to_numeric(text.where(text != "", "0"), errors="coerce")
+        bad = ~np.isfinite(numbers.to_numpy(dtype=np.float64)) | (numbers < 0).to_numpy()
+        if bad.any():
+            raise InputError(
+                "evidence is a number of findings",
+                file=path,
+                key=known.evidence,
+                value=text.iloc[int(np.argmax(bad))],
+                remedy="write a whole number from 0 on, or leave it empty",
+            )
         found = np.maximum(found, numbers.to_numpy().astype(np.int64))
     return np.maximum(found, 1)
 

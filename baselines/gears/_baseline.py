@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +13,7 @@ from scipy import sparse
 from pertbase.baselines.base import PredictedCells
 from pertbase.baselines.gears._graphs import cache_folder, coexpression_graph, target_graph, training_controls
 from pertbase.baselines.harness import LightningBaseline
+from pertbase.baselines.harness._baseline import tell_unsupported
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 from pertbase.folds import CellTable, Inputs, Training
 from pertbase.knowledge import GeneSets, gene_sets
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GEARS"]
 
-_log = logging.getLogger("pertbase")
 _SETS = "GO_Biological_Process_2023"
 
 
@@ -191,7 +190,7 @@ class GEARS(LightningBaseline):
                 uncertainty_weight=self.uncertainty_weight,
             ),
         )
-        self._tell_unsupported(module, training)
+        tell_unsupported(module, training, "have targets in no gene set; they are not trained on and are unsupported")
         if self.monitor == "val_mse_top20":
             self._select(module, training)
         return module
@@ -322,17 +321,6 @@ class GEARS(LightningBaseline):
             target_layers=self.target_layers,
             uncertainty=self.uncertainty,
         )
-
-    def _tell_unsupported(self, module: PerturbationModule, training: Training) -> None:
-        names = sorted(name for name, item in training.perturbations.items() if not module.speaks_to(item))
-        if names:
-            listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-            _log.warning(
-                "%s: %d perturbations have targets in no gene set; they are not trained on and are unsupported: %s",
-                training.fold,
-                len(names),
-                listed,
-            )
 
     def _select(self, module: GearsModule, training: Training) -> None:
         val = training.conditions.loc[training.conditions["split"] == "val"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import tempfile
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
     from pertbase.baselines.harness._module import PerturbationModule
 
-__all__ = ["LightningBaseline"]
+__all__ = ["LightningBaseline", "listed", "supported_conditions", "tell_unsupported"]
+
+_log = logging.getLogger("pertbase")
+_LISTED = 20
 
 
 class LightningBaseline(ExpressionBaseline):
@@ -259,3 +263,16 @@ def supported_conditions(
     """Return which conditions are of perturbations that a module speaks to, shape (n_conditions,)."""
     spoken = {name: module.speaks_to(perturbations[name]) for name in set(conditions["perturbation"])}
     return np.array([spoken[name] for name in conditions["perturbation"]], dtype=bool)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return some names for a message, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def tell_unsupported(module: PerturbationModule, training: Training, why: str) -> None:
+    """Warn of a training's perturbations that a module does not speak to; ``why`` goes on from their number."""
+    names = sorted(name for name, item in training.perturbations.items() if not module.speaks_to(item))
+    if names:
+        _log.warning("%s: %d perturbations %s: %s", training.fold, len(names), why, listed(names))

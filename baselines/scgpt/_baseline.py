@@ -12,6 +12,7 @@ from scipy import sparse
 from pertbase._io import canonical_json, sha256_file, sha256_text
 from pertbase.baselines.base import PredictedCells
 from pertbase.baselines.harness import LightningBaseline
+from pertbase.baselines.harness._baseline import listed, tell_unsupported
 from pertbase.baselines.scgpt._checkpoint import Checkpoint, load, open_checkpoint
 from pertbase.baselines.scgpt._genes import Genes, Vocabulary, genes_read, read_vocabulary
 from pertbase.baselines.scgpt._size import Size, sized
@@ -302,25 +303,15 @@ def _tell(module: ScGPTModule, training: Training) -> None:
     if len(masked):
         _log.warning(
             "%s: %d of %d measured genes are not in the vocabulary; they are masked, and their effect is 0: %s",
-            *(training.fold, len(masked), len(module.genes), _listed(masked)),
+            *(training.fold, len(masked), len(module.genes), listed([str(name) for name in masked])),
         )
     if module.read.padded.any():
         shared = module.vocabulary[module.read.padded]
         _log.warning(
             "%s: %d of %d measured genes are not in the vocabulary; they share the token of padding: %s",
-            *(training.fold, len(shared), len(module.genes), _listed(shared)),
+            *(training.fold, len(shared), len(module.genes), listed([str(name) for name in shared])),
         )
-    silent = sorted(name for name, item in training.perturbations.items() if not module.speaks_to(item))
-    if silent:
-        _log.warning(
-            "%s: %d perturbations have no known targets, or targets that are not read; they are unsupported: %s",
-            *(training.fold, len(silent), _listed(silent)),
-        )
-
-
-def _listed(names: object) -> str:
-    every = [str(name) for name in names]  # type: ignore[attr-defined]
-    return ", ".join(every[:20]) + (f" and {len(every) - 20} more" if len(every) > 20 else "")
+    tell_unsupported(module, training, "have no known targets, or targets that are not read; they are unsupported")
 
 
 class _PredictedCells(Mapping[tuple[str, str], np.ndarray]):

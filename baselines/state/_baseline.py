@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pertbase._io import canonical_json, sha256_file, sha256_text
 from pertbase.baselines.base import PredictedCells
 from pertbase.baselines.harness import LightningBaseline
+from pertbase.baselines.harness._baseline import tell_unsupported
 from pertbase.baselines.state._features import (
     SOURCES,
     Features,
@@ -245,7 +246,7 @@ class STATE(LightningBaseline):
             anchored=self.preset == "corrected" and self.include_control,
             reads_measured=self.preset == "corrected",
         )
-        self._tell_unsupported(module, training)
+        tell_unsupported(module, training, "have no features; they are not trained on and are unsupported")
         return module
 
     def sampler(self, training: Training, module: PerturbationModule, *, split: str = "train") -> SetSampler:
@@ -394,14 +395,3 @@ class STATE(LightningBaseline):
             positive=self.embedding is None,
         )
         return net, None if self.embedding is None else LatentDecoder(width, n_genes, self.dropout)
-
-    def _tell_unsupported(self, module: PerturbationModule, training: Training) -> None:
-        names = sorted(name for name, item in training.perturbations.items() if not module.speaks_to(item))
-        if names:
-            listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-            _log.warning(
-                "%s: %d perturbations have no features; they are not trained on and are unsupported: %s",
-                training.fold,
-                len(names),
-                listed,
-            )

@@ -12,11 +12,21 @@ if not __name__.startswith("pertbase."):
         "checkout is a room of pertbase, not a package of its own"
     )
 
-from pertbase.adapters._base import Adapter
+from pertbase.adapters._base import Adapter, FittedAdapter
 from pertbase.adapters._calibrated import Calibrated
 from pertbase.adapters._fixed import Fixed
 from pertbase.adapters._held_out import HeldOut, Model, held_out
 from pertbase.adapters._prior_matched import PriorMatched
 from pertbase.adapters._rank_test import RankTest
 
-__all__ = ["Adapter", "Calibrated", "Fixed", "HeldOut", "Model", "PriorMatched", "RankTest", "held_out"]
+__all__ = [
+    "Adapter",
+    "Calibrated",
+    "FittedAdapter",
+    "Fixed",
+    "HeldOut",
+    "Model",
+    "PriorMatched",
+    "RankTest",
+    "held_out",
+]

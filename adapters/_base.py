@@ -72,6 +72,11 @@ class FittedAdapter(Adapter):
         self.offsets: Offsets = (0.0, 0.0)
         self._held_out: HeldOut | None = None
 
+    @property
+    def held_out(self) -> HeldOut | None:
+        """The predictions it was fitted to; None before it is fitted."""
+        return self._held_out
+
     @abstractmethod
     def _fit_effects(self, effects: np.ndarray, codes: np.ndarray) -> Thresholds:
         """Return thresholds from held-out effects, (n,), and true outcome codes, (n,)."""

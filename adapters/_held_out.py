@@ -57,12 +57,15 @@ class HeldOut:
         With outcomes; ambiguous ones are left out.
     given
         What the model said of them; None where ``how`` is ``none``.
+    simulated
+        Whether they are about simulated cells.
     """
 
     how: How
     reason: str
     questions: pd.DataFrame
     given: Effects | Answers | None
+    simulated: bool = False
 
     @cached_property
     def _said(self) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +141,7 @@ def held_out(
     short = f"val has {_told(counts)}, fewer than {minimum} of each"
     if min(counts.values()) >= minimum:
         try:
-            found = HeldOut("val", "", in_val, _val_predictions(model, training))
+            found = HeldOut("val", "", in_val, _val_predictions(model, training), training.simulated)
         except UnsupportedError as error:
             short = str(error)
         else:
@@ -198,7 +201,8 @@ def _cross_fitted(model: Model, training: Training, *, n_groups: int, reason: st
             return _none(f"{reason}; cross-fitting is not possible: {error}")
         asked = regrouped.headline
         questions.append(asked.loc[asked["split"] == "val"])
-    found = HeldOut("cross_fitted", reason, pd.concat(questions, ignore_index=True), _pooled(said))
+    asked_of = pd.concat(questions, ignore_index=True)
+    found = HeldOut("cross_fitted", reason, asked_of, _pooled(said), training.simulated)
     if min(found.counts.values()) < _FEWEST_QUESTIONS:
         return _none(f"{reason}; cross-fitted, the model speaks to {_told(found.counts)}")
     return found

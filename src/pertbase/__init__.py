@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pertbase import adapters, baselines, folds, knowledge, runs, scorers, simulate
+    from pertbase import adapters, baselines, folds, knowledge, plot, runs, scorers, simulate
     from pertbase.baselines import AnswerBaseline, ExpressionBaseline
     from pertbase.folds import (
         Answers,
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         make_fold,
         open_fold,
         prepare,
+        prepare_file,
         read_screen,
         write_screen,
     )
+    from pertbase.runs import Report, Run, read_run, read_runs, run
 
 __version__ = "0.1.0"
 
@@ -33,15 +35,21 @@ _HOMES = {
     "Effects": "pertbase.folds",
     "ExpressionBaseline": "pertbase.baselines",
     "Fold": "pertbase.folds",
+    "Report": "pertbase.runs",
+    "Run": "pertbase.runs",
     "Screen": "pertbase.folds",
     "data": "pertbase.folds",
     "make_fold": "pertbase.folds",
     "open_fold": "pertbase.folds",
     "prepare": "pertbase.folds",
+    "prepare_file": "pertbase.folds",
+    "read_run": "pertbase.runs",
+    "read_runs": "pertbase.runs",
     "read_screen": "pertbase.folds",
+    "run": "pertbase.runs",
     "write_screen": "pertbase.folds",
 }
-_ROOMS = ("adapters", "baselines", "folds", "knowledge", "runs", "scorers", "simulate")
+_ROOMS = ("adapters", "baselines", "folds", "knowledge", "plot", "runs", "scorers", "simulate")
 
 __all__ = [
     "AnswerBaseline",
@@ -49,6 +57,8 @@ __all__ = [
     "Effects",
     "ExpressionBaseline",
     "Fold",
+    "Report",
+    "Run",
     "Screen",
     "adapters",
     "baselines",
@@ -57,8 +67,13 @@ __all__ = [
     "knowledge",
     "make_fold",
     "open_fold",
+    "plot",
     "prepare",
+    "prepare_file",
+    "read_run",
+    "read_runs",
     "read_screen",
+    "run",
     "runs",
     "scorers",
     "simulate",

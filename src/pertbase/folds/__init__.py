@@ -12,6 +12,7 @@ from pertbase.folds._effect_table import EffectTable
 from pertbase.folds._effects import Effects
 from pertbase.folds._fold import Fold
 from pertbase.folds._fold_files import open_fold, read_manifest, read_truth
+from pertbase.folds._graph_coverage import graph_coverage
 from pertbase.folds._labels import RULES, LabelRule, label_rule
 from pertbase.folds._make import FoldMaker, make_fold
 from pertbase.folds._manifests import Manifest, PinnedFold
@@ -74,6 +75,7 @@ __all__ = [
     "data",
     "data_names",
     "drug_features",
+    "graph_coverage",
     "label_rule",
     "leaks",
     "load_data",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._io import read_jsonl, read_parquet, write_aside, write_jsonl
 from pertbase.errors import InputError, nearest
-from pertbase.folds._reasons import clean_reasons, inline_reasons, read_beside, write_beside
+from pertbase.folds._reasons import REASON_COLUMNS, clean_reasons, inline_reasons, read_beside, write_beside
 
 __all__ = ["ANSWER_COLUMNS", "OUTCOMES", "SCORES", "STATUSES", "Answers", "outcome_codes", "read_answers"]
 
@@ -23,6 +25,8 @@ NAMED_BY = ("context", "perturbation", "gene")
 """What names a question beside its id."""
 ANSWER_COLUMNS = ("id", "outcome", "status", *SCORES)
 _SUM_SLACK = 1e-3
+_ROWS_SHOWN = 6
+_ALMOST = 0.85
 
 
 def outcome_codes(outcomes: Any) -> np.ndarray:
@@ -149,7 +153,10 @@ class Answers:
         return f"Answers({len(self):,}: {told}{'' if self.reasons is None else f'; {len(self.reasons):,} reasons'})"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>" + str(self.table.head(6).to_html(index=False))
+        more = f"the first {_ROWS_SHOWN} of {len(self):,}"
+        return shown(
+            repr(self), self.table.head(_ROWS_SHOWN), index=False, notes=[more] if len(self) > _ROWS_SHOWN else []
+        )
 
 
 def _clean(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
@@ -322,6 +329,20 @@ def _with_ids(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> pd.Da
     return table.assign(id=questions["id"].to_numpy(dtype=object)[rows])
 
 
+def _refuse_misspelled(table: pd.DataFrame, path: Path) -> None:
+    """Raise where a column is all but called like an optional one that is absent: it would be passed over."""
+    absent = [name for name in (*ANSWER_COLUMNS[2:], *REASON_COLUMNS[1:]) if name not in table.columns]
+    for column in table.columns:
+        meant = difflib.get_close_matches(str(column).strip().lower(), absent, n=1, cutoff=_ALMOST)
+        if meant and column not in (*ANSWER_COLUMNS, *REASON_COLUMNS):
+            raise InputError(
+                "is no column of answers",
+                file=path,
+                key=str(column),
+                remedy=f"did you mean {meant[0]!r}? Otherwise give it a name less like that one",
+            )
+
+
 def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> Answers:
     """Read answers from Parquet, JSONL or CSV (with or without a byte-order mark).
 
@@ -374,6 +395,7 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
     if questions is not None and "id" not in table.columns and set(NAMED_BY) <= set(table.columns):
         table = _with_ids(table, questions, path)
+    _refuse_misspelled(table, path)
     if "id" not in table.columns:
         return Answers(table, file=str(path))
     answers = Answers(table, inline_reasons(table, path), file=str(path))

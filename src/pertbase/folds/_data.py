@@ -148,7 +148,9 @@ def find_data(path: str | Path, *, source: str = "", licence: str = "") -> Path:
         "is in none of the places looked at",
         file=path,
         value=[str(place if place.is_absolute() else Path.cwd() / place) for place in _places(path)],
-        remedy=f"set PERTBASE_DATA to the folder that holds it{origin}",
+        remedy=f"set PERTBASE_DATA to the folder that holds it{origin}"
+        if origin
+        else "check the path, or set PERTBASE_DATA to the folder that holds it",
     )
 
 
@@ -255,7 +257,15 @@ def load_perturbqa(
     source: str = "",
     licence: str = "",
 ) -> OutcomeTable:
-    """Return PerturbQA's outcomes from a folder found by :func:`find_data`; see :func:`read_perturbqa`."""
+    """Return PerturbQA's outcomes from a folder found by :func:`find_data`.
+
+    Parameters
+    ----------
+    source, licence
+        Where the files come from and on what terms, for the message where they are absent.
+    folder, name, lines, mechanism
+        See :func:`read_perturbqa`.
+    """
     found = find_data(folder, source=source, licence=licence)
     return read_perturbqa(found, name=name, lines=tuple(lines), mechanism=mechanism)
 
@@ -263,5 +273,15 @@ def load_perturbqa(
 def load_effect_table(
     path: str | Path, *, name: str | None = None, source: str = "", licence: str = "", **options: Any
 ) -> EffectTable:
-    """Return measured effects from a table found by :func:`find_data`; see :func:`read_effect_table`."""
+    """Return measured effects from a table found by :func:`find_data`.
+
+    Parameters
+    ----------
+    source, licence
+        Where the file comes from and on what terms, for the message where it is absent.
+    path, name
+        See :func:`read_effect_table`.
+    options
+        Those of :func:`read_effect_table`.
+    """
     return read_effect_table(find_data(path, source=source, licence=licence), name=name, **options)

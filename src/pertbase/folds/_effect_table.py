@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._io import canonical_json, sha256_text
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._cells import hash_frame
@@ -124,7 +125,7 @@ class EffectTable:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>" + str(self.table.head(6).to_html(index=False))
+        return shown(repr(self), self.table.head(6), index=False)
 
 
 def _checked(table: pd.DataFrame, perturbations: Mapping[str, Perturbation], file: str | None) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._io import write_aside
 from pertbase.errors import InputError
 from pertbase.folds._cells import read_only
@@ -20,6 +21,7 @@ __all__ = ["STATISTICS", "Effects", "Statistic"]
 
 Statistic = Literal["mean_log", "log_mean"]
 STATISTICS = ("mean_log", "log_mean")
+_ROWS_SHOWN, _COLUMNS_SHOWN = 6, 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,4 +235,6 @@ class Effects:
         return f"Effects({len(self.conditions)} conditions x {len(self.genes)} genes, {self.statistic}{note})"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>" + str(self.frame().iloc[:6, :8].to_html(float_format="{:.3f}".format))
+        table = self.frame().iloc[:_ROWS_SHOWN, :_COLUMNS_SHOWN]
+        more = f"the first {len(table)} conditions and {table.shape[1]} genes" if table.size < self.values.size else ""
+        return shown(repr(self), table, notes=[more] if more else [])

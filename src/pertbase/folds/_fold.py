@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._io import write_aside, write_folder_aside, write_json, write_yaml
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds._answers import OUTCOMES
@@ -134,7 +135,8 @@ class Fold:
             basal=self._basal(contexts),
             cells=self._training_cells(conditions) if cells else None,
             gene_sets=None if self.screen is None else self.screen.gene_sets,
-            graph=self._graph(),
+            graph=self.graph,
+            simulated=self.simulated,
         )
 
     def inputs(self, split: str = "test", *, cells: bool | None = None) -> Inputs:
@@ -164,7 +166,7 @@ class Fold:
             statistic=self.spec.rule.statistic,
             basal=self._basal(contexts),
             controls=controls,
-            graph=self._graph(),
+            graph=self.graph,
         )
 
     @cached_property
@@ -203,8 +205,9 @@ class Fold:
             raise PertbaseError(f"the fold {self.name} of {self.data} has outcomes and no measured effects")
         return self.effects
 
-    def _graph(self) -> SignedGraph | None:
-        """Return the graph that paths were looked for in, else the data set's own."""
+    @property
+    def graph(self) -> SignedGraph | None:
+        """The graph that paths were looked for in, else the data set's own; None where there is neither."""
         if self.paths is not None:
             return self.paths.graph
         return None if self.screen is None else self.screen.graph
@@ -303,9 +306,12 @@ class Fold:
             }
         return pd.DataFrame.from_dict(rows, orient="index")
 
+    @property
+    def _title(self) -> str:
+        return f"Fold {self.name} of {self.data}" + (" (simulated)" if self.simulated else "") + f", {self.hash[:12]}"
+
     def __repr__(self) -> str:
-        title = f"Fold {self.name} of {self.data}" + (" (simulated)" if self.simulated else "") + f", {self.hash[:12]}"
-        return f"{title}\n{self.summary.to_string()}"
+        return f"{self._title}\n{self.summary.to_string()}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{repr(self).splitlines()[0]}</p>" + str(self.summary.to_html())
+        return shown(self._title, self.summary, notes=self.notes)

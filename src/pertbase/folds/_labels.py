@@ -73,7 +73,7 @@ class LabelRule(ABC):
     @property
     @abstractmethod
     def tau(self) -> float:
-        """Smallest |effect| of a call, natural log."""
+        """Smallest absolute effect of a call, natural log."""
 
     @property
     @abstractmethod
@@ -114,7 +114,17 @@ def _codes(up: np.ndarray, down: np.ndarray, no_change: np.ndarray) -> np.ndarra
 
 @dataclass(frozen=True, kw_only=True)
 class Ranksum(LabelRule):
-    """Up or down: adjusted p < alpha and |effect| > tau. No change: raw p > no_change_p. Else ambiguous."""
+    """Up or down: adjusted p < alpha and absolute effect > tau. No change: raw p > no_change_p. Else ambiguous.
+
+    Parameters
+    ----------
+    threshold
+        The size an effect has to exceed to be called, natural log.
+    alpha
+        The adjusted p-value that a call stays below.
+    no_change_p
+        The raw p-value above which nothing changed.
+    """
 
     name: ClassVar[str] = "ranksum"
     threshold: float = 0.25
@@ -129,7 +139,7 @@ class Ranksum(LabelRule):
 
     @property
     def tau(self) -> float:
-        """Smallest |effect| of a call, natural log."""
+        """Smallest absolute effect of a call, natural log."""
         return self.threshold
 
     @property
@@ -172,7 +182,7 @@ class VCWorld(Ranksum):
 
     @property
     def tau(self) -> float:
-        """Smallest |effect| of a call, natural log."""
+        """Smallest absolute effect of a call, natural log."""
         return self.threshold * math.log(2)
 
     def keep(self, codes: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
@@ -194,6 +204,11 @@ class Equivalence(Ranksum):
     (-tau, tau). It is a normal interval from the variance between cells, see
     :meth:`ConditionTests.standard_error`; raw p-values play no part, so that a gene nobody could have called is
     ambiguous and not ``no_change``.
+
+    Parameters
+    ----------
+    interval_alpha
+        One minus the interval's coverage.
     """
 
     name: ClassVar[str] = "equivalence"
@@ -214,11 +229,15 @@ class Equivalence(Ranksum):
 class PertMind(LabelRule):
     """PertMind's strict rule, on fold changes in base 2.
 
-    Up or down: adjusted p <= alpha and |log2 fold change| >= log2_call. No change: |log2 fold change| <
+    Up or down: adjusted p <= alpha and absolute fold change >= log2_call. No change: absolute fold change <
     log2_no_change, adjusted p >= no_change_p and base mean >= base_mean.
 
     Parameters
     ----------
+    log2_call, log2_no_change
+        The size from which an effect is called, and below which it is none; base 2.
+    alpha, no_change_p
+        The largest adjusted p-value of a call, and the smallest of no change.
     base_mean
         Least mean of condition and control, in counts scaled to the screen's total: a gene that is hardly seen is
         not called unchanged.
@@ -240,7 +259,7 @@ class PertMind(LabelRule):
 
     @property
     def tau(self) -> float:
-        """Smallest |effect| of a call, natural log."""
+        """Smallest absolute effect of a call, natural log."""
         return self.log2_call * math.log(2)
 
     @property

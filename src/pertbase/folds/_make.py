@@ -65,9 +65,10 @@ class FoldMaker:
     def hash(self, spec: FoldSpec) -> str:
         """Return the hash that identifies the fold: of content, spec and format, and of no paths laid over it."""
         bare = spec.with_(paths=None).to_dict()
-        return sha256_text(
-            canonical_json({"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": bare})
-        )
+        parts = {"format": FORMAT, "data": self.data.name, "data_hash": self.data.hash, "spec": bare}
+        if spec.reached is not None:
+            parts["graph"] = self._reaching(spec).hash
+        return sha256_text(canonical_json(parts))
 
     def expand(self, spec: FoldSpec) -> list[FoldSpec]:
         """Return one spec a fold: ``published`` over several contexts, and ``test_context="each"``, are several.
@@ -137,6 +138,8 @@ class FoldMaker:
             ],
             ignore_index=True,
         )
+        if spec.reached is not None:
+            questions = self._reached(questions, labelled, spec)
         questions = some_of_each(questions, spec.per_outcome, seed=spec.seed)
         conditions = _recounted(conditions, questions)
         screen = self.data if isinstance(self.data, Screen) else None
@@ -193,8 +196,10 @@ class FoldMaker:
             self._last = replace(self._last, paths=None)
         return self._last
 
-    def graph(self, spec: PathSpec) -> SignedGraph:
+    def graph(self, spec: PathSpec, *, key: str = "paths.graph") -> SignedGraph:
         """Return the graph that paths are looked for in: the named one, or the data set's own.
+
+        ``key`` is the option that names it, for the error.
 
         Raises
         ------
@@ -208,15 +213,30 @@ class FoldMaker:
             if own is None:
                 raise UnsupportedError(
                     f"{self.data.name} brings no graph to look for paths in",
-                    key="paths.graph",
-                    remedy="take paths=human, or name some: paths.graph=[NAME,...], graph=NAME,... of `paths show`",
+                    key=key,
+                    remedy=f"name some: {key}=[NAME,...]"
+                    + ("; paths=human does, and graph=NAME,... of `paths show`" if key == "paths.graph" else ""),
                 )
             return own
-        key = canonical_json(spec.to_dict()["graph"])
-        if key not in self._graphs:
-            named = list(spec.graph) if isinstance(spec.graph, tuple) else spec.graph
-            self._graphs[key] = signed_graph(named)
-        return self._graphs[key]
+        named = spec.to_dict()["graph"]
+        where = canonical_json(named)
+        if where not in self._graphs:
+            self._graphs[where] = signed_graph(named)
+        return self._graphs[where]
+
+    def _reaching(self, spec: FoldSpec) -> SignedGraph:
+        return self.graph(PathSpec(graph=spec.reached_in), key="fold.reached_in")
+
+    def _reached(self, questions: pd.DataFrame, labelled: Labelled, spec: FoldSpec) -> pd.DataFrame:
+        """Return the questions of train, and those of val and test that a path leads to."""
+        from pertbase.knowledge._candidates import find_candidates
+
+        held = (questions["split"] != "train").to_numpy()
+        asked = questions.loc[held].reset_index(drop=True)
+        found = find_candidates(asked, labelled.perturbations, self._reaching(spec), hops=spec.reached or 1, k=1)
+        keep = ~held
+        keep[held] = np.diff(found.offsets) > 0
+        return questions.loc[keep].reset_index(drop=True)
 
     def _lay(self, fold: Fold, spec: PathSpec) -> PathLayer:
         basal = None if fold.effects is None else fold.effects.basal

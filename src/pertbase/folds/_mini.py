@@ -63,8 +63,8 @@ def mini_of(questions: pd.DataFrame, n: str | None) -> pd.DataFrame:
     """
     if n is None:
         return questions
-    if not n.isdigit():
-        raise InputError("is a number of questions", key="mini", value=n)
+    if not n.isdigit() or not int(n):
+        raise InputError("is a positive number of questions", key="mini", value=n, remedy="write for example mini=300")
     return mini(questions, int(n))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._io import canonical_json, sha256_text
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds._answers import OUTCOMES
@@ -136,7 +137,7 @@ class OutcomeTable:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>" + str(self.counts().to_html())
+        return shown(repr(self), self.counts())
 
 
 def _checked(table: pd.DataFrame, perturbations: Mapping[str, Perturbation], file: str | None) -> pd.DataFrame:

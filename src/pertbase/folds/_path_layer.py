@@ -81,6 +81,14 @@ class PathLayer:
         return layer_hash(self.spec, self.graph, self.fold_hash)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """How the candidates were found, as ``find_candidates`` takes it: what another context is looked at with."""
+        from pertbase.knowledge._gates import Gate
+
+        chosen = {name: getattr(self.spec, name) for name in ("hops", "k", "weight", "subnetwork", "shut")}
+        return {**chosen, "gate": None if self.gate["kind"] == "none" else Gate(**self.gate)}
+
+    @property
     def name(self) -> str:
         """The name of its folder, within the fold's."""
         return f"paths-{self.hash[:12]}"
@@ -182,11 +190,9 @@ def lay_paths(
         Mean log1p of input controls, contexts x genes; None where nothing was measured: then there is no gate.
     """
     from pertbase.knowledge._candidates import find_candidates
-    from pertbase.knowledge._gates import EXPRESSED, ks_gate
+    from pertbase.knowledge._gates import chosen_gate
 
-    gate = None
-    if basal is not None and spec.gate != "none":
-        gate = EXPRESSED if spec.gate == "expressed" else ks_gate(basal, questions, matched=spec.matched)
+    gate = chosen_gate(spec.gate, basal, questions, matched=spec.matched)
     found = find_candidates(
         questions,
         perturbations,
@@ -197,6 +203,7 @@ def lay_paths(
         gate=gate,
         basal=basal,
         subnetwork=spec.subnetwork,
+        shut=spec.shut,
     )
     about = {"kind": "none"} if gate is None else {key: value for key, value in asdict(gate).items() if value == value}
     return PathLayer(spec, fold_hash, graph, about, _table(questions, found, spec))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from pertbase._html import shown
 from pertbase._io import canonical_json, sha256_text
 from pertbase.errors import InputError
 from pertbase.folds._cells import CellTable, Matrix, hash_frame, hash_matrix, read_only
@@ -254,7 +255,7 @@ class Screen:
             cells=("is_control", "size"), controls=("is_control", "sum"), batches=("batch", "nunique")
         )
         per_context["conditions"] = self.conditions.groupby("context").size()
-        return f"<p>{self!r}</p>" + str(per_context.fillna(0).astype(int).to_html())
+        return shown(repr(self), per_context.fillna(0).astype(int))
 
 
 def _graph(about: Mapping[str, Any], file: str | None) -> SignedGraph | None:

@@ -28,6 +28,7 @@ KINDS = (
 
 
 _LONGEST_SLUG = 60
+_MOST_EDGES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,11 @@ class FoldSpec:
     per_outcome
         Questions of each outcome that val and test ask, drawn by their ids, and no ambiguous ones; all where not given.
         Balanced accuracy estimates that of the whole fold, at the cost of a few hundred questions: for language models.
+    reached
+        Of val and test, only questions whose readout gene a signed graph leads to from a target, in so many edges; all
+        where not given. No label is looked at. On them, that there is a path says nothing, and what paths say can be.
+    reached_in
+        That graph, see :func:`pertbase.knowledge.signed_graph`; the data set's own where not given.
     """
 
     kind: str
@@ -85,6 +91,8 @@ class FoldSpec:
     paths: PathSpec | None = None
     split: SplitFile | None = None
     per_outcome: int | None = None
+    reached: int | None = None
+    reached_in: Any = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -116,6 +124,12 @@ class FoldSpec:
             raise InputError("is of published folds", key="fold.split", value=self.split.name, remedy="fold=published")
         if self.per_outcome is not None and (type(self.per_outcome) is not int or self.per_outcome < 1):
             raise InputError("is a positive number of questions", key="fold.per_outcome", value=self.per_outcome)
+        if self.reached is not None and (type(self.reached) is not int or not 1 <= self.reached <= _MOST_EDGES):
+            raise InputError(f"is a number of edges, 1 to {_MOST_EDGES}", key="fold.reached", value=self.reached)
+        if self.reached_in is not None and self.reached is None:
+            raise InputError("is of folds with fold.reached", key="fold.reached_in", value=self.reached_in)
+        if isinstance(self.reached_in, list):
+            object.__setattr__(self, "reached_in", tuple(self.reached_in))
         if self.seed < 0:
             raise InputError("a seed is not negative", key="fold.seed", value=self.seed)
 
@@ -127,6 +141,7 @@ class FoldSpec:
         name = self.kind + (f"_{_slug(chosen)}" if chosen else "")
         if self.kind == "genetic_to_chemical" and self.val == "chemical":
             name += "_few_shot"
+        name += f"_reached{self.reached}" if self.reached else ""
         name += f"_{self.per_outcome}each" if self.per_outcome else ""
         return name if self.seed == 0 else f"{name}_seed{self.seed}"
 
@@ -135,13 +150,14 @@ class FoldSpec:
 
         So folds keep their hashes, whatever options come later.
         """
-        apart = ("rule", "paths", "split", "per_outcome")
+        apart = ("rule", "paths", "split", "per_outcome", "reached", "reached_in")
         return {
             **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in apart},
             "rule": self.rule.to_dict(),
             **({} if self.paths is None else {"paths": self.paths.to_dict()}),
             **({} if self.split is None else {"split": self.split.to_dict()}),
             **({} if self.per_outcome is None else {"per_outcome": self.per_outcome}),
+            **({} if self.reached is None else {"reached": self.reached, "reached_in": _listed(self.reached_in)}),
         }
 
     @classmethod
@@ -169,6 +185,10 @@ class FoldSpec:
     def with_(self, **changes: Any) -> FoldSpec:
         """Return a copy with some values changed."""
         return replace(self, **changes)
+
+
+def _listed(graph: Any) -> Any:
+    return list(graph) if isinstance(graph, tuple) else graph
 
 
 def _slug(name: str) -> str:

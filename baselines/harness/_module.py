@@ -16,17 +16,57 @@ from pertbase.errors import InputError
 from pertbase.folds import Inputs, Perturbation
 from pertbase.folds._batches import CellPairs, dense_rows, encode_targets
 
-__all__ = ["PerturbationModule"]
+__all__ = ["PerturbationModule", "TrainedModule"]
 
 
-class PerturbationModule(pl.LightningModule):
+class TrainedModule(pl.LightningModule):
+    """A LightningModule that the harness trains: ``training_step`` and ``configure_optimizers`` are its own.
+
+    Draw from torch's own generator only (dropout does): it is seeded before each step from the run's seed, the epoch,
+    the step and the rank, which makes a resumed run equal to an undisturbed one.
+
+    Attributes
+    ----------
+    gradient_checkpointing
+        Whether :meth:`checkpointed` drops activations; set by the harness.
+    """
+
+    gradient_checkpointing: bool = False
+
+    @abstractmethod
+    def training_step(self, batch: Any) -> torch.Tensor:
+        """Return the loss of a batch. The harness logs it as ``train_loss``."""
+
+    @abstractmethod
+    def configure_optimizers(self) -> Any:
+        """Return optimisers and schedulers as Lightning takes them; none that waits for a plateau."""
+
+    def prepare(self, sampler: Any) -> None:
+        """Take what is needed from what draws the batches, once, before training. Call this method where overridden."""
+
+    @property
+    def may_fuse(self) -> bool:
+        """Whether an optimiser may be fused: in mixed precision Lightning clips no gradients of one that is."""
+        attached = self._trainer
+        return self.device.type != "mps" and (attached is None or not str(attached.precision).endswith("mixed"))
+
+    def compiled_parts(self) -> Sequence[torch.nn.Module]:
+        """Return the modules that ``trainer.compile=true`` compiles: the direct children."""
+        return list(self.children())
+
+    def checkpointed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function; where gradient checkpointing is on, its activations are computed again when needed."""
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+            return checkpoint(function, *arguments, use_reentrant=False)
+        return function(*arguments)
+
+
+class PerturbationModule(TrainedModule):
     """A model of cell pairs: it predicts what a control cell would express under a perturbation.
 
     ``pairs`` is a :class:`~pertbase.folds._batches.CellPairs`, unless the baseline has a sampler of its own.
 
-    Write ``forward``, ``training_step`` and ``configure_optimizers``, and set ``vocabulary`` in ``__init__``. Draw from
-    torch's own generator only (dropout does): it is seeded before each step from the run's seed, the epoch, the step
-    and the rank, which makes a resumed run equal to an undisturbed one.
+    Write ``forward``, ``training_step`` and ``configure_optimizers``, and set ``vocabulary`` in ``__init__``.
 
     Attributes
     ----------
@@ -41,15 +81,12 @@ class PerturbationModule(pl.LightningModule):
         be handed out.
     genes
         The genes it is trained on; set by the harness.
-    gradient_checkpointing
-        Whether :meth:`checkpointed` drops activations; set by the harness.
     """
 
     vocabulary: pd.Index
     genes: pd.Index
     needs_controls: bool = True
     prediction_batch_size: int = 256
-    gradient_checkpointing: bool = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,14 +100,6 @@ class PerturbationModule(pl.LightningModule):
         ``pairs.perturbed`` must not be read: where a model predicts, there are no perturbed cells.
         """
 
-    @abstractmethod
-    def training_step(self, pairs: Any) -> torch.Tensor:
-        """Return the loss of a batch. The harness logs it as ``train_loss``."""
-
-    @abstractmethod
-    def configure_optimizers(self) -> Any:
-        """Return optimisers and schedulers as Lightning takes them; none that waits for a plateau."""
-
     def speaks_to(self, perturbation: Perturbation) -> bool:
         """Return whether the model can say anything of a perturbation: it has targets, and all of them are known.
 
@@ -81,16 +110,6 @@ class PerturbationModule(pl.LightningModule):
     def prepare(self, sampler: Any) -> None:
         """Take what is needed from the training's cells, once, before training. Call this method where overridden."""
         self.contexts, self.batch_names = sampler.contexts, sampler.batch_names
-
-    @property
-    def may_fuse(self) -> bool:
-        """Whether an optimiser may be fused: in mixed precision Lightning clips no gradients of one that is."""
-        attached = self._trainer
-        return self.device.type != "mps" and (attached is None or not str(attached.precision).endswith("mixed"))
-
-    def compiled_parts(self) -> Sequence[torch.nn.Module]:
-        """Return the modules that ``trainer.compile=true`` compiles: the direct children."""
-        return list(self.children())
 
     def selection_scores(self, asked: Inputs, predicted: np.ndarray, measured: np.ndarray) -> dict[str, np.ndarray]:
         """Return further scores of val to be logged after each epoch: name -> one value a condition; none here.
@@ -103,12 +122,6 @@ class PerturbationModule(pl.LightningModule):
             Their effects, shape (n_conditions, n_genes).
         """
         return {}
-
-    def checkpointed(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function; where gradient checkpointing is on, its activations are computed again when needed."""
-        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
-            return checkpoint(function, *arguments, use_reentrant=False)
-        return function(*arguments)
 
     # -- prediction -----------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import Training
 
 if TYPE_CHECKING:
-    from pertbase.baselines.harness._baseline import LightningBaseline
+    from pertbase.baselines.harness._trained import Trained
 
 __all__ = ["Place", "Ranks", "join", "read_training", "write_training"]
 
@@ -135,9 +135,7 @@ class Ranks:
         Where a rank ends early; the message tells its last line.
     """
 
-    def __init__(
-        self, baseline: LightningBaseline, training: Training, folder: Path, settings: TrainerSettings
-    ) -> None:
+    def __init__(self, baseline: Trained, training: Training, folder: Path, settings: TrainerSettings) -> None:
         self.baseline = baseline
         self.training = training
         self.folder = folder

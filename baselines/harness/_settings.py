@@ -11,10 +11,11 @@ from pertbase.errors import InputError, unknown_name
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ACCELERATORS", "PRECISIONS", "TrainerSettings"]
+__all__ = ["ACCELERATORS", "PRECISIONS", "STRATEGIES", "TrainerSettings"]
 
 ACCELERATORS = ("auto", "cpu", "gpu", "mps")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+STRATEGIES = ("ddp", "fsdp")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class TrainerSettings:
         ``cpu``, ``gpu`` (CUDA), ``mps`` or ``auto`` (a GPU where there is one).
     devices
         How many, or which by number. With several, one process each, started by us, shares every batch.
+    strategy
+        How several devices share the work: ``ddp``, a whole model each; ``fsdp``, shards of weights, gradients and
+        moments, for models that do not fit (GPUs only; not verified here).
     precision
         ``32-true``, ``bf16-mixed`` or ``16-mixed``; predictions are made in the same.
     deterministic
@@ -53,6 +57,7 @@ class TrainerSettings:
 
     accelerator: str = "cpu"
     devices: int | tuple[int, ...] = 1
+    strategy: str = "ddp"
     precision: str = "32-true"
     deterministic: bool | str = True
     compile: bool = False
@@ -67,6 +72,7 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         _one_of("accelerator", self.accelerator, ACCELERATORS)
         _one_of("precision", self.precision, PRECISIONS)
+        _one_of("strategy", self.strategy, STRATEGIES)
         _check("deterministic", self.deterministic, self.deterministic in (True, False, "warn"), "true, false or warn")
         numbers = self.devices if isinstance(self.devices, tuple) else (self.devices,)
         whole = all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
@@ -76,6 +82,11 @@ class TrainerSettings:
         every = self.checkpoint_every
         _check("checkpoint_every", every, every is None or (isinstance(every, int) and every > 0), "a number of steps")
         _check("prefetch", self.prefetch, isinstance(self.prefetch, int) and self.prefetch >= 0, "a number from 0 on")
+        if self.strategy == "fsdp" and (self.accelerator != "gpu" or self.world == 1):
+            raise InputError(
+                "shards are those of several GPUs", key="trainer.strategy", value=self.strategy,
+                remedy="use trainer=ddp trainer.strategy=fsdp trainer.devices=2 or more",
+            )  # fmt: skip
         if isinstance(self.devices, tuple) and self.accelerator == "cpu":
             raise InputError("processors have no numbers", key="trainer.devices", value=list(self.devices))
 
@@ -104,7 +115,8 @@ class TrainerSettings:
         """Return the settings that predictions depend on, be it by rounding: what identifies a run."""
         names = ("accelerator", "devices", "precision", "deterministic", "compile", "sync_batchnorm")
         found = {name: getattr(self, name) for name in names}
-        return {**found, "devices": self.world}
+        sharded = {"strategy": self.strategy} if self.strategy != "ddp" else {}
+        return {**found, "devices": self.world, **sharded}
 
     def to_config(self) -> dict[str, Any]:
         """Return what :meth:`from_config` takes."""

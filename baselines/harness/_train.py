@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,30 +18,30 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, Logger
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from pertbase._random import generator
-from pertbase.baselines.harness._baseline import supported_conditions
-from pertbase.baselines.harness._callbacks import Checkpoints, Heartbeat, Losses, Seeding, Selection, seed_torch
+from pertbase.baselines.harness._callbacks import Checkpoints, Heartbeat, Losses, Seeding, seed_torch
 from pertbase.baselines.harness._loader import PairLoader
-from pertbase.baselines.harness._module import PerturbationModule
-from pertbase.baselines.harness._predict import ask, reproducible
+from pertbase.baselines.harness._module import PerturbationModule, TrainedModule
+from pertbase.baselines.harness._predict import reproducible
 from pertbase.baselines.harness._ranks import Place, Ranks
 from pertbase.baselines.harness._settings import TrainerSettings
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import Training
 
 if TYPE_CHECKING:
-    from pertbase.baselines.harness._baseline import LightningBaseline
+    from pertbase.baselines.harness._trained import Trained
 
 __all__ = ["train", "train_rank"]
 
 _log = logging.getLogger("pertbase")
+_SHARDED = 10_000_000
+"""Parameters from which on a layer is sharded by itself."""
 
 
-def train(
-    baseline: LightningBaseline, training: Training, folder: Path, settings: TrainerSettings
-) -> PerturbationModule:
+def train(baseline: Trained, training: Training, folder: Path, settings: TrainerSettings) -> TrainedModule:
     """Return the trained module, on the CPU, with the weights of the best epoch.
 
     Parameters
@@ -62,6 +63,8 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     with reproducible(settings), _quiet():
         module = _built(baseline, training, settings)
+        if not baseline.max_epochs:
+            return module.eval()
         checkpoints = _checkpoints(baseline, training, module, folder, settings)
         if not checkpoints.ended:
             if settings.world == 1:
@@ -69,39 +72,41 @@ def train(
             else:
                 with Ranks(baseline, training, folder, settings) as place:
                     _fit(baseline, training, module, checkpoints, settings, place=place)
+                if settings.strategy == "fsdp":
+                    module = _built(baseline, training, settings)  # its layers were taken apart
     return _finished(module, checkpoints)
 
 
-def train_rank(
-    baseline: LightningBaseline, training: Training, folder: Path, settings: TrainerSettings, place: Place
-) -> None:
+def train_rank(baseline: Trained, training: Training, folder: Path, settings: TrainerSettings, place: Place) -> None:
     """Train as one of the ranks that :func:`train` started."""
+    baseline.at(folder.parents[1])  # <run>/training/<key>
     with reproducible(settings), _quiet():
         module = _built(baseline, training, settings)
         checkpoints = _checkpoints(baseline, training, module, folder, settings)
         _fit(baseline, training, module, checkpoints, settings, place=place)
 
 
-def _built(baseline: LightningBaseline, training: Training, settings: TrainerSettings) -> PerturbationModule:
+def _built(baseline: Trained, training: Training, settings: TrainerSettings) -> TrainedModule:
     seed_torch(int(generator(training.seed, "weights").integers(2**63)), torch.device("cpu"))
     module = baseline.build(training)
-    if not isinstance(module, PerturbationModule):
+    if not isinstance(module, TrainedModule):
         raise InputError("build() returns a PerturbationModule", key="baseline", value=type(module).__name__)
-    module.genes = training.genes
+    if isinstance(module, PerturbationModule):
+        module.genes = training.genes
     module.gradient_checkpointing = settings.gradient_checkpointing
     module.prepare(baseline.sampler(training, module))
     return module
 
 
 def _checkpoints(
-    baseline: LightningBaseline,
+    baseline: Trained,
     training: Training,
-    module: PerturbationModule,
+    module: TrainedModule,
     folder: Path,
     settings: TrainerSettings,
 ) -> Checkpoints:
     monitor: str | None = baseline.monitor
-    if monitor is not None and monitor.startswith("val_") and not _asks_val(training, module):
+    if monitor is not None and monitor.startswith("val_") and not baseline.selects(training, module):
         _log.warning("%s: nothing in val can be predicted; the weights of the last epoch are kept", training.fold)
         monitor = None
     checkpoints = Checkpoints(folder, monitor=monitor, every=settings.checkpoint_every)
@@ -112,15 +117,10 @@ def _checkpoints(
     return checkpoints
 
 
-def _asks_val(training: Training, module: PerturbationModule) -> bool:
-    val = training.conditions.loc[training.conditions["split"] == "val"]
-    return bool(supported_conditions(module, val, training.perturbations).any())
-
-
 def _fit(
-    baseline: LightningBaseline,
+    baseline: Trained,
     training: Training,
-    module: PerturbationModule,
+    module: TrainedModule,
     checkpoints: Checkpoints,
     settings: TrainerSettings,
     *,
@@ -128,8 +128,8 @@ def _fit(
 ) -> None:
     loader = PairLoader(baseline.sampler(training, module), prefetch=settings.prefetch)
     callbacks: list[Callback] = [Seeding(training.seed), Losses()]
-    if _asks_val(training, module):
-        callbacks.append(_selection(baseline, training, module))
+    if baseline.selects(training, module):
+        callbacks.append(baseline.selection(training, module))
     if baseline.patience is not None and checkpoints.monitor is not None:
         callbacks.append(EarlyStopping(checkpoints.monitor, patience=baseline.patience, check_on_train_epoch_end=True))
     progress = sys.stderr.isatty() if settings.progress is None else settings.progress
@@ -161,24 +161,19 @@ def _fit(
         trainer.fit(module, train_dataloaders=loader, ckpt_path=checkpoints.last if checkpoints.last.exists() else None)
 
 
-def _selection(baseline: LightningBaseline, training: Training, module: PerturbationModule) -> Selection:
-    inputs = training.inputs("val")
-    supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
-    asked = ask(module, inputs, supported, n_controls=baseline.n_selection_controls, seed=training.seed)
-    if training.effects is None:
-        raise InputError(
-            "a training without measured effects cannot be selected on", key="training.effects", value=None
-        )
-    return Selection(asked, training.effects.select(asked.inputs.conditions).values)
-
-
 def _machine(settings: TrainerSettings, place: Place | None) -> dict[str, Any]:
     kind = settings.kind()
     devices: Any = settings.devices if kind == "cpu" or isinstance(settings.devices, int) else list(settings.devices)
     if place is None:
         # Named, so that a cluster's variables do not make Lightning take this for one of several processes.
         return {"accelerator": kind, "devices": devices, "plugins": [LightningEnvironment()]}
-    strategy = DDPStrategy(cluster_environment=place, find_unused_parameters=settings.find_unused_parameters)
+    strategy: Strategy
+    if settings.strategy == "fsdp":
+        # Whole weights in checkpoints, by their own names: what is kept does not depend on how many there were.
+        policy = partial(size_based_auto_wrap_policy, min_num_params=_SHARDED)
+        strategy = FSDPStrategy(cluster_environment=place, state_dict_type="full", auto_wrap_policy=policy)
+    else:
+        strategy = DDPStrategy(cluster_environment=place, find_unused_parameters=settings.find_unused_parameters)
     return {
         "accelerator": kind,
         "devices": devices,
@@ -207,7 +202,7 @@ def _loggers(settings: TrainerSettings, folder: Path) -> list[Logger]:
     return loggers
 
 
-def _finished(module: PerturbationModule, checkpoints: Checkpoints) -> PerturbationModule:
+def _finished(module: TrainedModule, checkpoints: Checkpoints) -> TrainedModule:
     if not checkpoints.best.exists():
         raise PertbaseError(
             f"training diverged: {checkpoints.monitor} was never finite",
@@ -215,7 +210,8 @@ def _finished(module: PerturbationModule, checkpoints: Checkpoints) -> Perturbat
             remedy="lower the learning rate, or clip gradients",
         )
     weights = torch.load(checkpoints.best, map_location="cpu", weights_only=True)["state_dict"]
-    parameters = [name for name, _ in module.named_parameters()]
+    # A module that keeps its frozen weights out of its state has them where it was built.
+    parameters = [name for name, _ in module.named_parameters() if name in weights]
     if not all(torch.isfinite(weights[name]).all() for name in parameters):
         # Nothing was selected on that would have told.
         raise PertbaseError(
@@ -224,7 +220,7 @@ def _finished(module: PerturbationModule, checkpoints: Checkpoints) -> Perturbat
             remedy="lower the learning rate, or clip gradients",
         )
     module.to("cpu")
-    module.load_state_dict(weights)
+    module.load_state_dict(weights, strict=module.strict_loading)
     # A module that holds its trainer holds the training's cells too, and is copied with them.
     module.trainer = None
     module.zero_grad(set_to_none=True)

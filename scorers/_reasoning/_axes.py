@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pertbase.errors import InputError, unknown_name
-from pertbase.scorers._reasoning._sets import Integers
+from pertbase.knowledge._triplet_sets import Integers
 
 __all__ = ["CAUSES", "CELLS", "PRESETS", "Axes", "ReasonPreset", "judge", "reason_preset"]
 

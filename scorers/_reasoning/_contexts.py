@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pertbase._intervals import Interval
 from pertbase._mean_intervals import mean_interval
-from pertbase.scorers._reasoning._sets import Integers, TripletSets, contained
+from pertbase.knowledge._triplet_sets import Integers, TripletSets, contained
 
 __all__ = ["ContextSensitivity", "context_sensitivity", "correlation", "jaccard_distance", "pairs_of_contexts"]
 

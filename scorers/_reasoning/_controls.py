@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pertbase.knowledge._overlap import overlap
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets
 from pertbase.scorers._reasoning._axes import ReasonPreset, judge
 from pertbase.scorers._reasoning._contexts import correlation, jaccard_distance, pairs_of_contexts
 from pertbase.scorers._reasoning._nulls import partners
-from pertbase.scorers._reasoning._overlap import overlap
 from pertbase.scorers._reasoning._records import Case
-from pertbase.scorers._reasoning._sets import Integers, PathSets, TripletSets
 
 __all__ = ["CONTROLS", "control_axes", "control_claims"]
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pertbase.knowledge._overlap import EdgeSigns, grounded_in_graph, grounded_in_prompt
 from pertbase.knowledge._rewire import rewire
-from pertbase.scorers._reasoning._overlap import EdgeSigns, grounded_in_graph, grounded_in_prompt
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets, contained
+from pertbase.knowledge._walks import Starts, reach
 from pertbase.scorers._reasoning._records import Case, against, agrees
-from pertbase.scorers._reasoning._sets import Integers, PathSets, TripletSets, contained
-from pertbase.scorers._reasoning._walks import Starts, reach
 
 __all__ = [
     "NULLS",
@@ -158,8 +158,8 @@ def partners(group: Integers, context: Integers) -> Integers:
 
 
 def swap_null(claims: TripletSets, case: Case, partner: Integers) -> dict[str, Floats]:
-    """Return the scores against the references, and the given paths, of another context; NaN where there is none."""
+    """Return the scores against references, and paths in the prompt, of another context; NaN where there is none."""
     found = against(claims, case.references.at(partner), case)
-    if case.given is not None:
-        found["grounded_prompt"] = grounded_in_prompt(claims, case.given.at(partner))
+    if case.prompt is not None:
+        found["grounded_prompt"] = grounded_in_prompt(claims, case.prompt.at(partner))
     return found

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from pertbase.errors import InputError
 from pertbase.folds._perturbation import Perturbation
+from pertbase.knowledge._claims import Counts, Encoder, Parsed, graph_edges
 from pertbase.knowledge._gene_sets import GeneSets
 from pertbase.knowledge._names import GeneNames
+from pertbase.knowledge._triplet_sets import Integers, TripletSets
+from pertbase.knowledge._walks import Starts, restates
 from pertbase.scorers._aligned import Aligned, align
-from pertbase.scorers._reasoning._encode import Counts, Encoder, Parsed
 from pertbase.scorers._reasoning._nulls import Graph
-from pertbase.scorers._reasoning._records import Case, graph_edges
-from pertbase.scorers._reasoning._sets import Integers, TripletSets, contained, distinct, pack
+from pertbase.scorers._reasoning._records import Case
 from pertbase.scorers._reasoning._similarity import Annotations
-from pertbase.scorers._reasoning._walks import Starts
 
 if TYPE_CHECKING:
     from pertbase.folds import Answers, Truth
@@ -78,8 +78,11 @@ def prepare(
     graph: SignedGraph | None,
     gene_sets: GeneSets | None,
     names: GeneNames | None,
+    shown: Mapping[str, Sequence[Sequence[Sequence[str]]] | None] | None = None,
 ) -> Prepared:
     """Return reasons and what they are held against, as numbers.
+
+    ``shown`` is what the model was shown, by question, where that is known.
 
     Raises
     ------
@@ -95,6 +98,8 @@ def prepare(
     }
     if "candidate_paths" in questions.columns:
         parsed["candidate_paths"] = Parsed.of(questions["candidate_paths"].tolist(), "candidate_paths")
+    if shown is not None:
+        parsed["shown"] = Parsed.of([shown.get(name) or () for name in questions["id"]], "shown")
     encoder = Encoder((names or GeneNames()).knowing(_known(parsed, questions, perturbations, graph, gene_sets)))
     flats = {name: encoder.flat(item) for name, item in parsed.items()}
     # Every name is met before sets are made: their numbers depend on how many nodes there are.
@@ -106,7 +111,7 @@ def prepare(
     starts = Starts(*rows, readout)
     net = None if numbered is None else Graph(n_nodes, *(side.astype(np.int64) for side in numbered))
     claims, counts = flats["triplets"].claims(n_nodes, encoder.resolved)
-    kept = ~_restates(claims, given, starts)
+    kept = ~restates(claims, given, starts)
     candidates = flats.get("candidate_paths")
     keys = questions["perturbation"].astype(str) + "\x1f" + questions["gene"].astype(str)
     return Prepared(
@@ -121,6 +126,7 @@ def prepare(
             starts=starts,
             edges=None if net is None else net.edges,
             annotations=None if gene_sets is None else Annotations.of(gene_sets, encoder),
+            shown=None if shown is None else flats["shown"].paths(n_nodes),
         ),
         graph=net,
         group=pd.factorize(keys, sort=True)[0].astype(np.int64),
@@ -205,18 +211,6 @@ def _compounds(
     rows = [[(encoder.members(name)[0], 0) for name in perturbations[key].compounds] for key in found]
     record, node, _ = _repeated(codes, rows)
     return record, node
-
-
-def _restates(claims: TripletSets, given: tuple[Integers, Integers], starts: Starts) -> NDArray[np.bool_]:
-    """Return which triplets only say that the compound of the question acts on one of its targets.
-
-    A reason for a drug starts at the drug's targets; that it starts there is known from the question.
-    """
-    heads = distinct(pack(*given, claims.n_nodes))
-    tails = distinct(pack(starts.record, starts.node, claims.n_nodes))
-    return contained(pack(claims.record, claims.head, claims.n_nodes), heads) & contained(
-        pack(claims.record, claims.tail, claims.n_nodes), tails
-    )
 
 
 def _evidence(graph: Graph | None, starts: Starts) -> NDArray[np.float64]:

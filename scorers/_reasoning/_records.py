@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from pertbase.errors import unknown_name
 from pertbase.folds._answers import OUTCOMES
+from pertbase.knowledge._claims import Encoder, Parsed, graph_edges
 from pertbase.knowledge._gene_sets import GeneSets
 from pertbase.knowledge._names import GeneNames
-from pertbase.scorers._reasoning._encode import Encoder, Parsed
-from pertbase.scorers._reasoning._overlap import OVERLAP, EdgeSigns, grounded_in_graph, grounded_in_prompt, overlap
-from pertbase.scorers._reasoning._sets import Integers, PathSets, TripletSets
+from pertbase.knowledge._overlap import OVERLAP, EdgeSigns, grounded_in_graph, grounded_in_prompt, overlap
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets
+from pertbase.knowledge._walks import BOTH, LOWERED, RAISED, Starts, reach
 from pertbase.scorers._reasoning._similarity import SIMILARITY, Annotations, intermediates, similarity
-from pertbase.scorers._reasoning._walks import BOTH, LOWERED, RAISED, Starts, reach
 
 if TYPE_CHECKING:
     from pertbase.knowledge import SignedGraph
 
-__all__ = ["REASON_SCORES", "Case", "against", "agrees", "graph_edges", "reason_scores", "score"]
+__all__ = ["REASON_SCORES", "Case", "against", "agrees", "reason_scores", "score"]
 
 Floats = NDArray[np.float64]
 
@@ -48,13 +48,15 @@ class Case:
     references
         The reference paths.
     given
-        The paths that a model was shown, or None where none were.
+        The candidate paths, or None where there are none.
     starts
         What each question perturbs and asks about.
     edges
         Of the graph, or None where there is no graph.
     annotations
         Which node is in which gene set, or None where there are no gene sets.
+    shown
+        The paths that the model was shown, where that is known; else it was shown the candidates.
     """
 
     references: PathSets
@@ -62,6 +64,12 @@ class Case:
     starts: Starts
     edges: EdgeSigns | None = None
     annotations: Annotations | None = None
+    shown: PathSets | None = None
+
+    @property
+    def prompt(self) -> PathSets | None:
+        """The paths that a reason could be taken from."""
+        return self.given if self.shown is None else self.shown
 
     def at(self, rows: Integers) -> Case:
         """Return the case of some questions."""
@@ -69,6 +77,7 @@ class Case:
             self,
             references=self.references.at(rows),
             given=None if self.given is None else self.given.at(rows),
+            shown=None if self.shown is None else self.shown.at(rows),
             starts=self.starts.at(rows),
         )
 
@@ -104,8 +113,8 @@ def score(claims: TripletSets, answered: Integers, case: Case) -> dict[str, Floa
         found[name] = np.where(signed, agrees(led.signs, answered, strict=strict), np.nan)
     if case.edges is not None:
         found["grounded_graph"] = grounded_in_graph(claims, case.edges)
-    if case.given is not None:
-        found["grounded_prompt"] = grounded_in_prompt(claims, case.given)
+    if case.prompt is not None:
+        found["grounded_prompt"] = grounded_in_prompt(claims, case.prompt)
     nothing = np.full(claims.n, np.nan)
     return {name: found.get(name, nothing) for name in REASON_SCORES}
 
@@ -119,13 +128,6 @@ def agrees(signs: NDArray[np.uint8], answered: Integers, *, strict: bool) -> NDA
     wanted = np.array([RAISED, LOWERED, BOTH, 0], dtype=np.uint8)[answered]
     met = (signs == wanted) if strict else (signs & wanted) == wanted
     return np.asarray(((answered < 3) & met) | ((answered == 2) & (signs == 0)))
-
-
-def graph_edges(graph: SignedGraph, encoder: Encoder) -> tuple[Integers, Integers, Integers]:
-    """Return heads, tails and signs of a graph's edges as the encoder numbers nodes."""
-    edges = graph.edges
-    head, tail = (encoder.nodes(edges[side]) for side in ("source", "target"))
-    return head, tail, edges["sign"].to_numpy(dtype=np.int64)
 
 
 def reason_scores(

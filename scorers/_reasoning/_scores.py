@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pertbase._random import generator
 from pertbase.folds._answers import OUTCOMES
 from pertbase.knowledge._gene_sets import GeneSets
 from pertbase.knowledge._names import GeneNames
+from pertbase.knowledge._triplet_sets import Integers
 from pertbase.scorers._aligned import cluster_notes
 from pertbase.scorers._reasoning._axes import CAUSES, CELLS, Axes, ReasonPreset, judge, reason_preset
 from pertbase.scorers._reasoning._contexts import ContextSensitivity, context_sensitivity
@@ -31,7 +32,6 @@ from pertbase.scorers._reasoning._nulls import (
 )
 from pertbase.scorers._reasoning._prepare import Prepared, prepare
 from pertbase.scorers._reasoning._records import REASON_SCORES, score
-from pertbase.scorers._reasoning._sets import Integers
 from pertbase.scorers._reasoning._strata import strata
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def reasoning(
     preset: str | ReasonPreset = "axes",
     level: float = 0.95,
     seed: int = 0,
+    shown: Mapping[str, Sequence[Sequence[Sequence[str]]] | None] | None = None,
 ) -> ReasonScores:
     """Score the reasons of answers against the references of the fold they answer.
 
@@ -184,7 +185,7 @@ def reasoning(
     answers
         With reasons; questions without one have an empty reason, which scores 0 and stays in every denominator.
     truth
-        The fold's test questions, with ``reference_paths`` and, where models were shown any, ``candidate_paths``.
+        The fold's test questions, with ``reference_paths`` and, where there are any, ``candidate_paths``.
     graph
         For grounding, the rewired null and the strata of evidence; without it, these are not defined.
     gene_sets
@@ -197,6 +198,9 @@ def reasoning(
         What intervals are meant to cover.
     seed
         Of the rewired graph and the random paths.
+    shown
+        The paths that the model was shown with each question, by id, None for none: grounding in the prompt is in
+        these. Where not given, it was shown the candidates. Nulls and controls are always made of candidates.
 
     Raises
     ------
@@ -204,7 +208,7 @@ def reasoning(
         Where the fold has no references, or an answer is not asked in this fold.
     """
     chosen = reason_preset(preset)
-    ready = prepare(answers, truth, graph=graph, gene_sets=gene_sets, names=names)
+    ready = prepare(answers, truth, graph=graph, gene_sets=gene_sets, names=names, shown=shown)
     changed, referred = ready.aligned.true < 2, ready.case.references.union.sizes > 0
     called, bare = np.flatnonzero(changed & referred), np.flatnonzero(changed & ~referred)
     found = _Headline.of(ready, called, seed=seed, preset=chosen)
@@ -270,8 +274,10 @@ class _Headline:
             "contexts": swap_null(claims, case, partners(*codes)),
         }
         made = control_claims(case, true, generator(seed, "reasons", "random path"))
-        controls = {name: _emptied(score(one, true, case), one.sizes) for name, one in made.items()}
-        beside = control_axes(made, controls, case, true, preset, codes)
+        # Controls stand for models that were shown the candidates they are made of.
+        asked = replace(case, shown=None)
+        controls = {name: _emptied(score(one, true, asked), one.sizes) for name, one in made.items()}
+        beside = control_axes(made, controls, asked, true, preset, codes)
         axes = judge(scores, claims.sizes, answered, true, preset)
         return cls(claims.sizes, scores, nulls, controls, beside, axes)
 
@@ -316,7 +322,7 @@ def _apart(ready: Prepared, rows: Integers, seed: int) -> pd.DataFrame:
     table = {}
     for name, one in made.items():
         answered = ready.aligned.answered[rows] if name == "answers" else true
-        found = score(one, answered, case)
+        found = score(one, answered, case if name == "answers" else replace(case, shown=None))
         # Where nothing changes, saying nothing is a reason that agrees; where something does, it agrees with no answer.
         found = {key: np.where((one.sizes == 0) & (true < 2) & ~np.isnan(v), 0.0, v) for key, v in found.items()}
         counts = {"n": len(rows), "with_reference": int((case.references.union.sizes > 0).sum())}

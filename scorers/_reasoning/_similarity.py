@@ -24,10 +24,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pertbase.knowledge._claims import Encoder
 from pertbase.knowledge._gene_sets import GeneSets, membership
-from pertbase.scorers._reasoning._encode import Encoder
-from pertbase.scorers._reasoning._sets import Integers, TripletSets, contained, distinct, expand, pack
-from pertbase.scorers._reasoning._walks import Starts
+from pertbase.knowledge._triplet_sets import Integers, TripletSets, contained, distinct, expand, pack
+from pertbase.knowledge._walks import Starts
 
 __all__ = ["SIMILARITY", "Annotations", "Similarity", "intermediates", "similarity"]
 

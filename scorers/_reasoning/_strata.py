@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pertbase._mean_intervals import mean_interval
+from pertbase.knowledge._triplet_sets import Integers
 from pertbase.scorers._reasoning._nulls import implied_signs
 from pertbase.scorers._reasoning._prepare import Prepared
-from pertbase.scorers._reasoning._sets import Integers
 
 __all__ = ["conflicts", "strata"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pertbase.knowledge._gates import Gate, node_gates
+from pertbase.knowledge._gates import OPEN, Gate, node_gates
 from pertbase.knowledge._graph import SignedGraph
 from pertbase.knowledge._paths import BIT, Path, PathFinder, path_of
 from pertbase.knowledge._relevance import Relevance
@@ -22,8 +22,6 @@ __all__ = ["Candidates", "find_candidates", "nothing_left"]
 
 _CHUNK = 100_000
 """Questions looked at together, so that millions need no more memory than these."""
-_NOTHING_LEFT = 0.5
-"""A gate below which a knock-down finds nothing to knock down."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,6 +106,7 @@ def find_candidates(
     gate: Gate | None = None,
     basal: pd.DataFrame | None = None,
     subnetwork: int | None = None,
+    shut: bool = False,
 ) -> Candidates:
     """Return the candidate paths of every question.
 
@@ -130,6 +129,9 @@ def find_candidates(
     subnetwork
         Where given, paths go through this many of the nodes most relevant to each (perturbation, readout) alone; see
         :class:`~pertbase.knowledge._relevance.Relevance`.
+    shut
+        Whether a gate below one half lets no path through, in the place of making it dearer: neither through a gene
+        that is off, nor from a knock-down that finds nothing to knock down.
     """
     parts: list[_Found] = []
     relevances: dict[str, Relevance] = {}
@@ -140,13 +142,14 @@ def find_candidates(
         finder = PathFinder(graph, hops=hops, k=k, weight=weight, gates=gates)
         for begin in range(0, len(rows), _CHUNK):
             asked = rows.iloc[begin : begin + _CHUNK]
-            starts = _starts(asked, perturbations, graph, finder, gates)
+            starts = _starts(asked, perturbations, graph, finder, gates, shut=shut)
+            passable = gates >= OPEN if shut else np.ones(len(gates), dtype=bool)
             if subnetwork is None:
-                parts.append(_find(finder, starts))
+                parts.append(_find(finder, starts, passable))
             else:
                 weights = 2.0 ** (-finder.cost / BIT)
                 relevance = relevances.setdefault(str(context), Relevance(graph, weights=weights))
-                parts.append(_find_within(finder, starts, relevance, subnetwork))
+                parts.append(_find_within(finder, starts, passable, relevance, subnetwork))
     return _together(parts, graph, len(questions), hops)
 
 
@@ -158,7 +161,7 @@ def nothing_left(perturbation: Perturbation, gene: str, gate: float) -> bool:
         if part.modality == "genetic"
         for target, sign in part.targets
     )
-    return lowered and gate < _NOTHING_LEFT
+    return lowered and gate < OPEN
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,8 @@ def _starts(
     graph: SignedGraph,
     finder: PathFinder,
     gates: np.ndarray,
+    *,
+    shut: bool,
 ) -> _Starts:
     readouts, of_gene = np.unique(asked["gene"].astype(str), return_inverse=True)
     target = graph.locate(readouts)[of_gene]
@@ -196,8 +201,9 @@ def _starts(
         signs = perturbation.signs
         for gene, place in zip(signs, graph.locate(signs), strict=True):
             if place >= 0:
-                refund = 0 if nothing_left(perturbation, gene, gates[place]) else finder.own(int(place))
-                table.append((number, place, signs[gene], refund))
+                nothing = nothing_left(perturbation, gene, gates[place])
+                refund = 0 if nothing else finder.own(int(place))
+                table.append((number, -1 if nothing and shut else place, signs[gene], refund))
     of = np.array(table, dtype=np.int64).reshape(len(table), 4)
     # Each question, once for every target of its perturbation.
     first = np.searchsorted(of[:, 0], of_name, side="left")
@@ -213,15 +219,15 @@ def _starts(
     )
 
 
-def _find(finder: PathFinder, starts: _Starts) -> _Found:
+def _find(finder: PathFinder, starts: _Starts, passable: np.ndarray) -> _Found:
     # Doses of one drug, and combinations, ask for the same pairs.
     keys = starts.source * (len(finder.graph.nodes) + 1) + starts.target + 1
     _, first, where = np.unique(keys, return_index=True, return_inverse=True)
-    edges, costs = finder.search(starts.source[first], starts.target[first])
+    edges, costs = finder.search(starts.source[first], starts.target[first], allowed=passable)
     return _best(starts, edges[where], costs[where], finder)
 
 
-def _find_within(finder: PathFinder, starts: _Starts, relevance: Relevance, size: int) -> _Found:
+def _find_within(finder: PathFinder, starts: _Starts, passable: np.ndarray, relevance: Relevance, size: int) -> _Found:
     edges = np.full((len(starts.source), finder.k, finder.hops), -1, dtype=np.int32)
     costs = np.zeros((len(starts.source), finder.k), dtype=np.int64)
     _, begins = np.unique(starts.question, return_index=True)
@@ -229,7 +235,7 @@ def _find_within(finder: PathFinder, starts: _Starts, relevance: Relevance, size
         readout = int(starts.target[begin])
         if readout < 0:
             continue
-        allowed = relevance.subnetwork(starts.source[begin:end], readout, size)
+        allowed = relevance.subnetwork(starts.source[begin:end], readout, size) & passable
         found = finder.search(starts.source[begin:end], starts.target[begin:end], allowed=allowed)
         edges[begin:end], costs[begin:end] = found
     return _best(starts, edges, costs, finder)

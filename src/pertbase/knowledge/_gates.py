@@ -6,6 +6,7 @@ transcript: a kinase may be inactive at any level, and a protein may outlive its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +15,11 @@ import pandas as pd
 from pertbase.errors import InputError
 from pertbase.knowledge._graph import SignedGraph
 
-__all__ = ["EXPRESSED", "GATES", "Gate", "ks_gate", "node_gates"]
+__all__ = ["EXPRESSED", "GATES", "OPEN", "Gate", "chosen_gate", "ks_gate", "node_gates"]
 
 GATES = ("expressed", "ks", "none")
+OPEN = 0.5
+"""A gate below it is shut: a knock-down finds nothing to knock down there."""
 _BINS = 10
 _CRITICAL = 1.358
 """Of the two-sample Kolmogorov-Smirnov test at 5%."""
@@ -34,9 +37,9 @@ class Gate:
     low, high
         Levels, mean log1p.
     kind
-        ``expressed`` or ``ks``: how they were chosen.
+        ``expressed``, ``ks`` or ``given``: how they were chosen.
     gap
-        The largest gap between the two populations' distributions, for ``ks``; NaN for ``expressed``.
+        The largest gap between the two populations' distributions, for ``ks``; NaN elsewhere.
     reason
         Why it is ``expressed`` where ``ks`` was asked for; empty else.
     """
@@ -60,6 +63,26 @@ class Gate:
 
 EXPRESSED = Gate(0.01, 0.1)
 """Expressed or off: seen in about one cell of a hundred, and in one of ten, on the scale of a median total."""
+
+
+def chosen_gate(
+    how: str | Sequence[float], basal: pd.DataFrame | None, questions: pd.DataFrame, *, matched: bool = True
+) -> Gate | None:
+    """Return the gate that a specification of paths means; None for none, or where nothing was measured.
+
+    Parameters
+    ----------
+    how
+        ``expressed``, ``ks``, ``none``, or the two levels.
+    basal, questions, matched
+        See :func:`ks_gate`.
+    """
+    if basal is None or how == "none":
+        return None
+    if not isinstance(how, str):
+        low, high = how
+        return Gate(low, high, "given")
+    return EXPRESSED if how == "expressed" else ks_gate(basal, questions, matched=matched)
 
 
 def ks_gate(basal: pd.DataFrame, questions: pd.DataFrame, *, matched: bool = True, share: float = 0.95) -> Gate:

@@ -31,7 +31,7 @@ def published_figures(report: Report) -> Markup | None:
         ]
         parts.append(element("h3", figures.title, " ", mark))
         parts.append(data_table(columns, rows, caption=f"{figures.title} ({MARK})", class_="published"))
-        parts.append(element("p", f"Source: {figures.source}.", class_="hint"))
+        parts.append(element("ul", *(element("li", line) for line in figures.told), class_="notes"))
     return element("section", element("h2", "Published figures ", mark), *parts, id="published")
 
 

@@ -13,12 +13,14 @@ from pertbase.runs._page._appendix import left_out, provenance, published_figure
 from pertbase.runs._page._compare import comparison
 from pertbase.runs._page._markup import Markup, count, element
 from pertbase.runs._page._overview import data_ident, data_section, summary
+from pertbase.runs._page._reproduction import reproduction
 from pertbase.runs._page._table import BADGE
 from pertbase.runs._page._view import FoldView, fold_views
 from pertbase.runs._published import published
 from pertbase.runs._report import MAIN, Report, marked
+from pertbase.runs._reproduction import Reproduction
 
-__all__ = ["page"]
+__all__ = ["experiment_page", "page"]
 
 
 def page(report: Report, *, compare: tuple[str, str] | None = None, shortcuts: bool = True, adapter: str = MAIN) -> str:
@@ -48,7 +50,20 @@ def page(report: Report, *, compare: tuple[str, str] | None = None, shortcuts: b
             body.append(data_section(report, of_data, adapter, shortcuts=shortcuts))
         body += [part for part in (published_figures(report), left_out(report), provenance(report)) if part]
         contents = _contents(report, views)
-    return _document(report, body, contents, compare)
+    title = _title(report, compare)
+    return _document(title, _report_header(report, title), body, contents)
+
+
+def experiment_page(found: Reproduction) -> str:
+    """Return an experiment beside the published table as one HTML page; the same runs give the same bytes."""
+    title = f"pertbase: {marked(found.experiment.title, simulated=found.simulated)}"
+    folds = {
+        (run.config["data_name"], run.config["fold_name"]) for _, _, figure in found.figures for run in figure.runs
+    }
+    runs = {str(run.folder) for _, _, figure in found.figures for run in figure.runs}
+    told = f"{count(len(runs), 'run')} on {count(len(folds), 'fold')}, beside what is published"
+    simulated = sorted({data for data, _ in folds}) if found.simulated else []
+    return _document(title, _header(title, told, simulated, real=False), [reproduction(found)], [])
 
 
 @cache
@@ -56,20 +71,11 @@ def _part(name: str) -> str:
     return files("pertbase.runs._page").joinpath(name).read_text(encoding="utf-8")
 
 
-def _document(
-    report: Report,
-    body: Sequence[Markup],
-    contents: Sequence[tuple[str, str, bool]],
-    compare: tuple[str, str] | None,
-) -> str:
+def _document(title: str, header: Markup, body: Sequence[Markup], contents: Sequence[tuple[str, str, bool]]) -> str:
     script, style = Markup(_part("page.js")), Markup(_part("page.css"))
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     # Nothing is loaded from anywhere and no other script runs, whatever a name in the data may hold.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    simulated = sorted({table.data for table in report.folds if table.simulated})
-    names = ", ".join(marked(data, simulated=data in simulated) for data in report.data)
-    what = f"{compare[0]} minus {compare[1]}" if compare else "report"
-    title = f"pertbase {what}: {names}" if names else f"pertbase {what}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -89,7 +95,7 @@ def _document(
         head,
         element(
             "body",
-            _header(report, title, simulated),
+            header,
             element("div", nav, element("main", *body), class_="columns" if links else None),
             element("footer", f"Made with pertbase {version('pertbase')}."),
             element("script", script),
@@ -99,14 +105,25 @@ def _document(
     )
 
 
-def _header(report: Report, title: str, simulated: Sequence[str]) -> Markup:
+def _title(report: Report, compare: tuple[str, str] | None) -> str:
+    simulated = {table.data for table in report.folds if table.simulated}
+    names = ", ".join(marked(data, simulated=data in simulated) for data in report.data)
+    what = f"{compare[0]} minus {compare[1]}" if compare else "report"
+    return f"pertbase {what}: {names}" if names else f"pertbase {what}"
+
+
+def _report_header(report: Report, title: str) -> Markup:
+    simulated = sorted({table.data for table in report.folds if table.simulated})
     runs = sum(len(table.runs) for table in report.folds)
     counts = f"{count(runs, 'run')} on {count(len(report.folds), 'fold')} of {count(len(report.data), 'data set')}"
     if report.unfinished:
         counts += f"; {count(len(report.unfinished), 'run')} not in the tables"
+    return _header(title, counts, simulated, real=len(simulated) < len(report.data))
+
+
+def _header(title: str, counts: str, simulated: Sequence[str], *, real: bool) -> Markup:
     banner = None
     if simulated:
-        real = len(simulated) < len(report.data)
         told = f"{', '.join(simulated)}: cells made by a simulation, not measured." + (
             " The other data sets are real; the two are never averaged together." if real else ""
         )

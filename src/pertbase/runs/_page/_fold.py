@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pertbase.folds import OUTCOMES
+from pertbase.runs._page._curves import training_curves
 from pertbase.runs._page._dots import Dot, Line, dot_plot
 from pertbase.runs._page._fold_tables import decomposed, per_outcome, statuses, strata
 from pertbase.runs._page._markup import Markup, element, join, number
@@ -36,6 +37,7 @@ def fold_section(view: FoldView, report: Report, *, shortcuts: bool) -> Markup:
         per_outcome(view),
         statuses(view),
         language_tables(view),
+        training_curves(view),
         reason_tables(view),
         decomposed(view, report) if shortcuts else None,
         id=view.ident,
@@ -143,7 +145,7 @@ def _ceiling_told(view: FoldView) -> str:
 
 
 def _notes(view: FoldView) -> Markup | None:
-    notes: dict[str, None] = dict.fromkeys(view.table.manifest["notes"])
+    notes: dict[str, None] = dict.fromkeys([*view.table.manifest["notes"], *view.table.unspoken(view.adapter)])
     flagged = [view.table.label(run) for run in view.runs if view.flagged(run)]
     if flagged:
         notes.setdefault(

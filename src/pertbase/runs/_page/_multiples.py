@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
+from pertbase._pictures import BEYOND, POINTS_PER_OUTCOME, first_of_each, round_up
 from pertbase.folds import OUTCOMES
 from pertbase.runs._page._markup import Markup, element, join
 from pertbase.runs._page._plots import confusion_plot, scatter_plot
@@ -15,9 +13,6 @@ from pertbase.runs._page._table import details
 from pertbase.runs._page._view import FoldView
 
 __all__ = ["confusions", "scatters"]
-
-_POINTS_PER_OUTCOME = 150
-_BEYOND = 0.995
 
 
 def confusions(view: FoldView) -> Markup | None:
@@ -50,11 +45,10 @@ def scatters(view: FoldView) -> Markup | None:
     asked = questions.loc[questions["outcome"].isin(OUTCOMES) & questions["effect"].notna()]
     if not runs or asked.empty:
         return None
-    # Ids are hashes, so that the first ones by id are drawn at random, and the same ones every time.
-    drawn = asked.sort_values("id", kind="stable").groupby("outcome", sort=False).head(_POINTS_PER_OUTCOME)
+    drawn = first_of_each(asked, POINTS_PER_OUTCOME)
     measured = drawn["effect"].to_numpy(dtype=float)
     predicted = {run: run.effects().at(drawn)[0] for run in runs}
-    limit = _round_up(np.nanquantile(np.abs(np.concatenate([measured, *predicted.values()])), _BEYOND))
+    limit = round_up(np.nanquantile(np.abs(np.concatenate([measured, *predicted.values()])), BEYOND))
     figures = []
     for position, run in enumerate(runs):
         known = ~np.isnan(predicted[run])
@@ -66,7 +60,7 @@ def scatters(view: FoldView) -> Markup | None:
             ident=f"{view.ident}-effects-{position}",
             title=title,
             limit=limit,
-            thresholds=_thresholds(view.scores(run)),
+            thresholds=run.thresholds(view.adapter),
             simulated=view.simulated,
         )
         note = "" if known.all() else f" ({int((~known).sum())} unsupported)"
@@ -75,7 +69,7 @@ def scatters(view: FoldView) -> Markup | None:
     about = element(
         "p",
         f"Effects ({rule['statistic']}, natural log) of {len(drawn):,} of {len(asked):,} test questions, at most "
-        f"{_POINTS_PER_OUTCOME} of each outcome and the same for every baseline; the few beyond the axes lie on "
+        f"{POINTS_PER_OUTCOME} of each outcome and the same for every baseline; the few beyond the axes lie on "
         f"the edge. Dashes: thresholds of {view.adapter}. True outcome: ",
         *(
             join(element("span", "●", style=f"color:{COLOURS[name]}", aria_hidden="true"), f" {name} ")
@@ -93,17 +87,3 @@ def scatters(view: FoldView) -> Markup | None:
 def _figure(caption: str, plot: Markup) -> Markup:
     """Return one of many; the plot itself says where data are simulated, and the caption need not."""
     return element("figure", element("figcaption", caption), plot)
-
-
-def _thresholds(scores: dict[str, Any] | None) -> tuple[float, float] | None:
-    adapter = (scores or {}).get("adapter", {})
-    up, down = adapter.get("tau_up"), adapter.get("tau_down")
-    return None if up is None or down is None else (float(up), float(down))
-
-
-def _round_up(value: float) -> float:
-    """Return the next larger of 1, 1.5, 2, 3, 5 times a power of ten."""
-    if not value > 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(round(step * power, 12) for step in (1, 1.5, 2, 3, 5, 10) if value <= step * power * (1 + 1e-9))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pertbase._pictures import CEILING, INK, MUTED, SIGN_COLOURS, places
 from pertbase.runs._page._markup import Markup, element
-from pertbase.runs._page._svg import CEILING, COLOURS, INK, MUTED, picture, watermark
+from pertbase.runs._page._svg import picture, watermark
 
 if TYPE_CHECKING:
     from pertbase.runs._paths_command import Shown
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["path_picture"]
 
 _COLUMN, _ROW, _BOX, _MARGIN, _TOP = 170.0, 46.0, 26.0, 20.0, 64.0
-_STROKES = {1: COLOURS["up"], -1: COLOURS["down"], 0: COLOURS["no_change"]}
 _WORDS = {1: "activates", -1: "inhibits", 0: "affects"}
 
 
@@ -24,18 +23,18 @@ def path_picture(shown: Shown) -> str:
 
     Arrows raise, bars lower, dots do not say. Without paths the picture says so.
     """
-    places = _places(shown)
+    lying = places([path.nodes for path in shown.paths])
     edges = {
         (head, tail): sign
         for path in shown.paths
         for (head, tail), sign in zip(pairwise(path.nodes), path.signs, strict=True)
     }
-    size = max((len(name) for name in places), default=0)
+    size = max((len(name) for name in lying), default=0)
     box = max(64.0, 8.2 * size + 16)
-    width = 2 * _MARGIN + box + max((x for x, _ in places.values()), default=2) * max(_COLUMN, box + 60)
-    height = _TOP + (max((y for _, y in places.values()), default=0) + 1) * _ROW + _MARGIN
+    width = 2 * _MARGIN + box + max((x for x, _ in lying.values()), default=2) * max(_COLUMN, box + 60)
+    height = _TOP + (max((y for _, y in lying.values()), default=0) + 1) * _ROW + _MARGIN
     step = max(_COLUMN, box + 60)
-    at = {name: (_MARGIN + box / 2 + x * step, _TOP + (y + 0.5) * _ROW) for name, (x, y) in places.items()}
+    at = {name: (_MARGIN + box / 2 + x * step, _TOP + (y + 0.5) * _ROW) for name, (x, y) in lying.items()}
     title = f"{shown.data}, {shown.context}: {shown.perturbation.name} and {shown.gene}"
     outcome = None if shown.question is None else shown.question["outcome"]
     told = "measured: " + (outcome if isinstance(outcome, str) else "not called")
@@ -52,40 +51,6 @@ def path_picture(shown: Shown) -> str:
     ]
     about = "; ".join(map(str, shown.paths)) or "no path"
     return str(picture("paths", title, about, width, height, parts, simulated=shown.simulated, alone=True)) + "\n"
-
-
-def _places(shown: Shown) -> Mapping[str, tuple[int, float]]:
-    """Return column and row of each node: each to the right of all that act on it, but where edges go in a circle."""
-    forward: dict[str, set[str]] = {}
-    order: dict[str, None] = {}
-    for path in shown.paths:
-        order.update(dict.fromkeys(path.nodes))
-        for head, tail in pairwise(path.nodes):
-            if not _leads(forward, tail, head):
-                forward.setdefault(head, set()).add(tail)
-    column = dict.fromkeys(order, 0)
-    for _ in order:
-        for head, tails in forward.items():
-            for tail in tails:
-                column[tail] = max(column[tail], column[head] + 1)
-    rows: dict[int, list[str]] = {}
-    for name in order:
-        rows.setdefault(column[name], []).append(name)
-    tallest = max((len(names) for names in rows.values()), default=0)
-    return {
-        name: (at, number + (tallest - len(names)) / 2)
-        for at, names in rows.items()
-        for number, name in enumerate(names)
-    }
-
-
-def _leads(forward: Mapping[str, set[str]], start: str, end: str) -> bool:
-    """Return whether edges lead from one node to another."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        waiting += [name for name in forward.get(waiting.pop(), ()) if name not in seen]
-        seen.update(waiting)
-    return end in seen
 
 
 def _node(name: str, place: tuple[float, float], box: float, shown: Shown) -> Markup:
@@ -132,7 +97,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float], sign: int, box: 
     return element(
         "g",
         element("title", words),
-        element("path", d=line, fill="none", stroke=_STROKES[sign], stroke_width=1.6),
+        element("path", d=line, fill="none", stroke=SIGN_COLOURS[sign], stroke_width=1.6),
         _head(tip, toward, sign),
     )
 
@@ -141,7 +106,7 @@ def _head(tip: tuple[float, float], toward: float, sign: int) -> Markup:
     x, y = tip
     if sign == 1:
         points = f"{x + 7 * toward:.1f},{y:.1f} {x:.1f},{y - 4:.1f} {x:.1f},{y + 4:.1f}"
-        return element("polygon", points=points, fill=_STROKES[sign])
+        return element("polygon", points=points, fill=SIGN_COLOURS[sign])
     if sign == -1:
-        return element("path", d=f"M{x + 3 * toward:.1f} {y - 6:.1f}v12", stroke=_STROKES[sign], stroke_width=2.4)
-    return element("circle", cx=x + 3 * toward, cy=y, r=3, fill=_STROKES[sign])
+        return element("path", d=f"M{x + 3 * toward:.1f} {y - 6:.1f}v12", stroke=SIGN_COLOURS[sign], stroke_width=2.4)
+    return element("circle", cx=x + 3 * toward, cy=y, r=3, fill=SIGN_COLOURS[sign])

@@ -11,7 +11,7 @@ from pertbase.runs._page._view import FoldView
 from pertbase.runs._reasons import fold_sections
 from pertbase.runs._section import Section
 
-__all__ = ["language_tables", "reason_tables"]
+__all__ = ["language_tables", "reason_tables", "tables_of"]
 
 
 def reason_tables(view: FoldView) -> Markup | None:
@@ -25,6 +25,12 @@ def language_tables(view: FoldView) -> Markup | None:
 
 
 def _folded(title: str, sections: Iterable[Section], view: FoldView) -> Markup | None:
+    parts = tables_of(sections, view)
+    return details(title, *parts) if parts else None
+
+
+def tables_of(sections: Iterable[Section], view: FoldView) -> list[Markup]:
+    """Return sections as tables, each with its notes."""
     parts = []
     for section in sections:
         table = section.table.fillna("")
@@ -33,4 +39,4 @@ def _folded(title: str, sections: Iterable[Section], view: FoldView) -> Markup |
         rows = [[Cell(str(cell)) for cell in row] for row in table.to_numpy()]
         parts.append(data_table(columns, rows, caption=section.title, simulated=view.simulated))
         parts.append(element("ul", *(element("li", note) for note in section.notes), class_="notes"))
-    return details(title, *parts) if parts else None
+    return parts

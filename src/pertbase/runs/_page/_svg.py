@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pertbase._pictures import CEILING, COLOURS, INK, MUTED, RULE
 from pertbase.runs._page._markup import Markup, element
 
 __all__ = ["CEILING", "COLOURS", "INK", "MUTED", "RULE", "ink_on", "picture", "tag", "viridis", "watermark"]
 
-COLOURS = {"up": "#d55e00", "down": "#0072b2", "no_change": "#8a8a8a"}
-"""From the palette of Okabe and Ito, which holds for every common colour vision."""
-
-INK, MUTED, RULE, CEILING = "#1b1d22", "#595d66", "#d9dce1", "#b34700"
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 # Nine anchors of matplotlib's viridis; between them it is straight enough for a table cell.
 _VIRIDIS = ("440154", "472d7b", "3b528b", "2c728e", "21918c", "28ae80", "5ec962", "addc30", "fde725")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pertbase.scorers._reasoning._sets import Integers, TripletSets, contained, distinct, expand, pack
+from pertbase.knowledge._triplet_sets import Integers, TripletSets, contained, distinct, expand, pack
 
-__all__ = ["BOTH", "LOWERED", "RAISED", "UNSAID", "Reach", "Starts", "reach"]
+__all__ = ["BOTH", "LOWERED", "RAISED", "UNSAID", "Reach", "Starts", "reach", "restates"]
 
 RAISED, LOWERED, UNSAID = 1, 2, 4
 """Bits: reached as raised, as lowered, or in a direction that some triplet on the way does not say."""
@@ -108,6 +108,27 @@ def reach(sets: TripletSets, starts: Starts) -> Reach:
     # Backwards, any bit is as good as another.
     leads = _spread(leads, tail, head, np.broadcast_to(np.arange(8, dtype=np.uint8), (len(head), 8)))
     return Reach(signs, (bits[head] > 0) & (leads[tail] > 0))
+
+
+def restates(claims: TripletSets, compounds: tuple[Integers, Integers], starts: Starts) -> NDArray[np.bool_]:
+    """Return which triplets only say that the compound of the question acts on one of its targets.
+
+    A reason for a drug starts at the drug's targets; that it starts there is known from the question.
+
+    Parameters
+    ----------
+    claims
+        The reasons.
+    compounds
+        One row a (question, compound): question and node.
+    starts
+        What each question perturbs.
+    """
+    heads = distinct(pack(*compounds, claims.n_nodes))
+    tails = distinct(pack(starts.record, starts.node, claims.n_nodes))
+    return contained(pack(claims.record, claims.head, claims.n_nodes), heads) & contained(
+        pack(claims.record, claims.tail, claims.n_nodes), tails
+    )
 
 
 def _spread(bits: NDArray[np.uint8], from_: Integers, to: Integers, behind: NDArray[np.uint8]) -> NDArray[np.uint8]:

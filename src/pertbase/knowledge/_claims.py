@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from pertbase.errors import InputError
 from pertbase.knowledge._names import GeneNames, complex_members, plain_name
+from pertbase.knowledge._triplet_sets import UNKNOWN, Integers, PathSets, TripletSets, expand
 from pertbase.knowledge._triplets import relation_sign
-from pertbase.scorers._reasoning._sets import UNKNOWN, Integers, PathSets, TripletSets, expand
 
-__all__ = ["Counts", "Encoder", "Flat", "Parsed"]
+if TYPE_CHECKING:
+    from pertbase.knowledge._graph import SignedGraph
+
+__all__ = ["Counts", "Encoder", "Flat", "Parsed", "graph_edges"]
 
 _PATHS = pa.list_(pa.list_(pa.list_(pa.string())))
 _SHAPE = "write a list of paths, each a list of [head, relation, tail]"
@@ -187,6 +190,13 @@ class Encoder:
             tail=tail,
             sign=signs[codes[row, 1]],
         )
+
+
+def graph_edges(graph: SignedGraph, encoder: Encoder) -> tuple[Integers, Integers, Integers]:
+    """Return heads, tails and signs of a graph's edges as the encoder numbers nodes."""
+    edges = graph.edges
+    head, tail = (encoder.nodes(edges[side]) for side in ("source", "target"))
+    return head, tail, edges["sign"].to_numpy(dtype=np.int64)
 
 
 def _products(sign: Integers, path: Integers, n_paths: int) -> Integers:

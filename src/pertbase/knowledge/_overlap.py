@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pertbase.scorers._reasoning._sets import Integers, PathSets, TripletSets, contained
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets, contained
 
 __all__ = ["OVERLAP", "EdgeSigns", "grounded_in_graph", "grounded_in_prompt", "overlap"]
 

@@ -1,0 +1,42 @@
+"""A small fold, and models taught on it, once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))  # for processes that are started too
+
+pytest.importorskip("transformers")
+
+import finetuned_toy as toy
+
+
+@pytest.fixture(autouse=True)
+def whole() -> Iterator[None]:
+    yield
+    toy.FAIL_AT, toy.FAILURE = None, RuntimeError
+
+
+@pytest.fixture(scope="session")
+def small() -> toy.Toy:
+    return toy.make_toy()
+
+
+@pytest.fixture(scope="session")
+def reasoned(small, tmp_path_factory):  # type: ignore[no-untyped-def]
+    """A model taught reasons, and the folder above its run's."""
+    folder = tmp_path_factory.mktemp("reasoned")
+    options = {"reasons": "rule", "preset": "cell_path", "max_epochs": 6, "learning_rate": 0.005, "explain": False}
+    return toy.fitted(small.training, folder, **options), folder
+
+
+@pytest.fixture(scope="session")
+def adapted(small, tmp_path_factory):  # type: ignore[no-untyped-def]
+    """A model with adapters of low rank, and the folder above its run's."""
+    folder = tmp_path_factory.mktemp("adapted")
+    lora = {"r": 4, "lora_alpha": 8, "lora_dropout": 0.1, "target_modules": "all-linear"}
+    return toy.fitted(small.training, folder, lora=lora, max_epochs=1), folder

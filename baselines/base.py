@@ -60,11 +60,15 @@ class Baseline(ABC):
         Whether ``fit`` and ``predict`` want cells (``training.cells``, ``inputs.controls``) beside effects.
     needs_expression
         Whether it needs measured effects or basal expression, which an outcome table does not have.
+    speaks_of
+        What it can speak to, in words, where that is not everything: a report says so below a table in which some of
+        its answers are ``unsupported``.
     """
 
     refit: ClassVar[bool] = True
     needs_cells: ClassVar[bool] = True
     needs_expression: ClassVar[bool] = True
+    speaks_of: ClassVar[str] = ""
 
     @abstractmethod
     def fit(self, training: Training) -> Any:

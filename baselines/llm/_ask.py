@@ -132,7 +132,8 @@ class Asker:
         PertbaseError
             Where some requests failed as often as is allowed; all others are kept.
         """
-        keys = [request.key(self.client.identity, self.sampling) for request in requests]
+        identity, schema = self.client.identity, self.client.schema
+        keys = [request.key(identity, self.sampling, schema) for request in requests]
         # The same question may be asked twice, word by word: one response serves both.
         waiting = {key: row for row, key in reversed(list(enumerate(keys))) if key not in self.store}
         rows = sorted(waiting.values())

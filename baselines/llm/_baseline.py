@@ -14,7 +14,7 @@ from pertbase.baselines.llm._ask import Asker
 from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
 from pertbase.baselines.llm._parse import Parsed, parse, self_consistent
 from pertbase.baselines.llm._prompts import Messages, Template, option_orders, read_template
-from pertbase.baselines.llm._record import Encoder, Example, Record
+from pertbase.baselines.llm._record import Encoder, Example, Paths, Record
 from pertbase.baselines.llm._settings import AskSettings
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training, vote
@@ -22,7 +22,7 @@ from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training, vote
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LanguageModel"]
+__all__ = ["LanguageModel", "likeliest", "read_reply"]
 
 _SOURCES = ("text", "options")
 
@@ -114,7 +114,7 @@ class LanguageModel(AnswerBaseline):
         self._orders = option_orders(orders) if orders else ()
         self._encoder = Encoder(preset=preset, graph=graph, hops=hops, k=k)
         self._template = read_template(template, preset)
-        self._settings = AskSettings()
+        self._asking = AskSettings()
         self._root: Path | None = None
         self._shown: list[Example] | None = None
         self._asker: Asker | None = None
@@ -130,8 +130,8 @@ class LanguageModel(AnswerBaseline):
         dict
             Nothing: no setting changes an answer.
         """
-        self._settings = AskSettings.from_config(asking)
-        own = self._settings.responses
+        self._asking = AskSettings.from_config(asking)
+        own = self._asking.responses
         self._root = Path(own) if own else Path(folder).parents[3] / "_responses"
         return {}
 
@@ -170,13 +170,30 @@ class LanguageModel(AnswerBaseline):
             seed=training.seed,
         )
         about = {"template": self._template.hash, "preset": self.preset, "seed": training.seed}
-        self._asker = Asker(self.client, sampling, self._settings, root=self._root, about=about)
+        self._asker = Asker(self.client, sampling, self._asking, root=self._root, about=about)
         self._rungs = {}
         return self
+
+    @property
+    def prompt_template(self) -> Template:
+        """The text of its prompts."""
+        return self._template
+
+    def prepare(self, training: Training) -> LanguageModel:
+        """Get ready to say what would be asked; what ``fit`` may train is not trained."""
+        return self.fit(training)
 
     def records(self, inputs: Inputs) -> list[Record]:
         """Return what each question says, in order."""
         return self._encoder.records(inputs)
+
+    def shown(self, inputs: Inputs) -> dict[str, Paths | None]:
+        """Return the paths that each question is shown, by its id; None where the preset shows none."""
+        return {record.id: record.paths for record in self._encoder.records(inputs)}
+
+    def as_laid(self, options: Mapping[str, Any]) -> None:
+        """Find the paths of another context as those laid over a fold were found, see ``PathLayer.options``."""
+        self._encoder.as_laid(options)
 
     def in_context(self, record: Record, inputs: Inputs, context: str) -> Record:
         """Return a record of the same perturbation and readout gene in another context, with its levels and paths."""
@@ -219,6 +236,11 @@ class LanguageModel(AnswerBaseline):
         """Whether scores are shares of samples, for want of letters."""
         return not (self.orders and self.client.scores_letters) and self.samples > 1
 
+    @property
+    def option_orders(self) -> tuple[tuple[str, ...], ...]:
+        """The orders of the outcomes that letters are asked in, as :meth:`letter_requests` has them."""
+        return self._orders
+
     def reply_requests(self, records: Sequence[Record]) -> list[Request]:
         """Return what asks for the replies of records: all samples of one stand together."""
         prompts = self.prompts(records)
@@ -239,6 +261,18 @@ class LanguageModel(AnswerBaseline):
             for record in records
         ]
 
+    def request_key(self, request: Request) -> str:
+        """Return the hash under which the response to a request is kept.
+
+        Raises
+        ------
+        InputError
+            Before ``fit``.
+        """
+        if self._asker is None:
+            raise _not_fitted(self)
+        return request.key(self.client.identity, self._asker.sampling)
+
     def ask(self, requests: Sequence[Request]) -> list[Response]:
         """Return a response for each request, from what is kept where it was asked before."""
         if self._asker is None:
@@ -247,12 +281,10 @@ class LanguageModel(AnswerBaseline):
 
     def parsed(self, records: Sequence[Record], replies: Sequence[Response], scores: np.ndarray) -> list[Parsed]:
         """Return what the replies to each record say together; ``scores`` break ties."""
-        echoed = _own_lines(self._template)
         found = []
         for row, record in enumerate(records):
-            names = {record.gene, *(gene for gene, _ in record.targets)}
             part = replies[row * self.samples : (row + 1) * self.samples]
-            said = [parse(one.text, finish=one.finish, names=names, template_lines=echoed) for one in part]
+            said = [read_reply(one.text, one.finish, record, self._template) for one in part]
             found.append(self_consistent(said, None if np.isnan(scores[row]).any() else scores[row]))
             self._rungs[found[-1].rung or found[-1].status] = self._rungs.get(found[-1].rung or found[-1].status, 0) + 1
         return found
@@ -272,14 +304,11 @@ class LanguageModel(AnswerBaseline):
         self, records: Sequence[Record], parsed: Sequence[Parsed], scores: np.ndarray, *, letters_alone: bool
     ) -> Answers:
         ids = [record.id for record in records]
-        by_letters = letters_alone or self.answer_from == "options"
         outcomes = [one.outcome for one in parsed]
         statuses = [one.status for one in parsed]
-        if by_letters:
-            scored = ~np.isnan(scores).any(axis=1)
-            codes = vote(np.where(scored[:, None], scores, 0.0))
-            outcomes = [OUTCOMES[code] if there else None for code, there in zip(codes, scored, strict=True)]
-            statuses = ["ok" if there else "no_answer" for there in scored]
+        if letters_alone or self.answer_from == "options":
+            outcomes = likeliest(scores)
+            statuses = ["no_answer" if outcome is None else "ok" for outcome in outcomes]
         table = pd.DataFrame({"id": ids, "outcome": outcomes, "status": statuses}).astype(object)
         table = table.assign(**{name: scores[:, column] for column, name in enumerate(SCORES)})
         if letters_alone:
@@ -297,6 +326,19 @@ class LanguageModel(AnswerBaseline):
 
 def _not_fitted(owner: object) -> InputError:
     return InputError(f"this {type(owner).__name__} is not fitted", remedy="call fit(training) first")
+
+
+def likeliest(scores: np.ndarray) -> list[str | None]:
+    """Return the outcome of the largest score of each row, None where there are no scores."""
+    scored = ~np.isnan(scores).any(axis=1)
+    codes = vote(np.where(scored[:, None], scores, 0.0))
+    return [OUTCOMES[code] if there else None for code, there in zip(codes, scored, strict=True)]
+
+
+def read_reply(text: str, finish: str, record: Record, template: Template) -> Parsed:
+    """Return what a reply to a record says: the same wherever replies are read, be it to answer or to be rewarded."""
+    names = {record.gene, *(gene for gene, _ in record.targets)}
+    return parse(text, finish=finish, names=names, template_lines=_own_lines(template))
 
 
 def _own_lines(template: Template) -> frozenset[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 from pertbase._intervals import Interval
 from pertbase._mean_intervals import mean_interval
 from pertbase._random import generator
-from pertbase.baselines.llm._baseline import LanguageModel
+from pertbase.baselines.llm._baseline import LanguageModel, likeliest
 from pertbase.baselines.llm._record import Record
 from pertbase.folds import OUTCOMES, Inputs
 from pertbase.knowledge._triplets import Triplet, relation_sign, relation_word
@@ -113,8 +113,8 @@ def _swapped(model: LanguageModel, inputs: Inputs, records: Sequence[Record], n:
 
 
 def _followed(model: LanguageModel, edit: str, group: Sequence[_Edited], about: pd.DataFrame) -> Follow:
-    before, scores_before = model.said([record for record, _, _ in group])
-    after, scores_after = model.said([record for _, record, _ in group])
+    before, scores_before = _answered(model, [record for record, _, _ in group])
+    after, scores_after = _answered(model, [record for _, record, _ in group])
     was = [_OUTCOME[record.implied] for record, _, _ in group]
     then = [_OUTCOME[sign] for _, _, sign in group]
     rows = about.loc[[record.id for record, _, _ in group]]
@@ -129,8 +129,15 @@ def _followed(model: LanguageModel, edit: str, group: Sequence[_Edited], about: 
     return Follow(
         edit,
         len(group),
-        over([one.outcome == outcome for one, outcome in zip(before, was, strict=True)]),
-        over([one.outcome == outcome for one, outcome in zip(after, then, strict=True)]),
-        over([one.outcome != two.outcome for one, two in zip(before, after, strict=True)]),
+        over([one == outcome for one, outcome in zip(before, was, strict=True)]),
+        over([one == outcome for one, outcome in zip(after, then, strict=True)]),
+        over([one != two for one, two in zip(before, after, strict=True)]),
         over(change, linear=True),
     )
+
+
+def _answered(model: LanguageModel, records: Sequence[Record]) -> tuple[list[str | None], np.ndarray]:
+    """Return the outcomes that the model answers, as in a run, and the scores."""
+    letters = model.answer_from == "options"
+    parsed, scores = model.said(records, replies=not letters)
+    return (likeliest(scores) if letters else [one.outcome for one in parsed]), scores

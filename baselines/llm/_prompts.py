@@ -23,6 +23,8 @@ Messages = tuple[tuple[str, str], ...]
 """(role, content) of each turn: an optional system turn, then the user's."""
 
 LETTERS = ("A", "B", "C")
+SHORT = "short"
+"""The name of the shipped templates in fewest words."""
 _SECTIONS = ("system", "summary", "example", "question", "reply", "options")
 _OPTIONAL = ("summary", "example")
 _FIELDS = {
@@ -186,11 +188,13 @@ def _options_told(order: Sequence[str]) -> str:
     return "\n".join(f"{letter}. {_IN_WORDS[outcome]}" for letter, outcome in zip(LETTERS, order, strict=True))
 
 
-def reply_of(reason: Sequence[Triplet], outcome: str) -> str:
-    """Return a reply in the form that is asked for."""
+def reply_of(reason: Sequence[Triplet], outcome: str, explanation: str = "") -> str:
+    """Return a reply in the form that is asked for; an explanation stands between the triplets and the answer."""
     import json
 
-    return json.dumps({"triplets": [list(triplet) for triplet in reason], "answer": outcome}, ensure_ascii=False)
+    said = {"explanation": explanation} if explanation else {}
+    made = {"triplets": [list(triplet) for triplet in reason], **said, "answer": outcome}
+    return json.dumps(made, ensure_ascii=False)
 
 
 def option_orders(n: int) -> tuple[tuple[str, ...], ...]:
@@ -214,7 +218,8 @@ def read_template(source: str | None, preset: str) -> Template:
     Parameters
     ----------
     source
-        A text file; the preset's own where not given.
+        A text file, or ``short``: the preset's in fewest words, which a model that is trained on it needs no more of.
+        The preset's own where not given.
     preset
         See :data:`~pertbase.baselines.llm._record.PRESETS`.
 
@@ -223,9 +228,12 @@ def read_template(source: str | None, preset: str) -> Template:
     InputError
         Where the file cannot be read, lacks a section, or has a place that nothing fills.
     """
-    if source is None:
-        text = files("pertbase.baselines.llm").joinpath("templates", f"{preset}.txt").read_text(encoding="utf-8")
-        return Template(_sections(text, preset), f"templates/{preset}.txt")
+    if source is None or source == SHORT:
+        name = f"{preset}.txt" if source is None else f"{SHORT}_{preset}.txt"
+        shipped = files("pertbase.baselines.llm").joinpath("templates", name)
+        if not shipped.is_file():
+            raise InputError("has no short template", key="preset", value=preset, remedy="name a file of your own")
+        return Template(_sections(shipped.read_text(encoding="utf-8"), preset), f"templates/{name}")
     try:
         text = Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -16,7 +16,7 @@ from pertbase.knowledge._triplets import Triplet
 if TYPE_CHECKING:
     from pertbase.knowledge import SignedGraph
 
-__all__ = ["PRESETS", "Encoder", "Example", "Level", "Paths", "Record", "in_words"]
+__all__ = ["PRESETS", "Encoder", "Example", "Level", "Paths", "Record", "in_words", "paths_of"]
 
 PRESETS = ("no_path", "global_path", "cell_path")
 """Which paths a model is shown: none; those of the graph, whatever the context; those gated by basal expression."""
@@ -174,6 +174,14 @@ class Encoder:
         self.graph = graph
         self.hops = hops
         self.k = k
+        self._laid: Mapping[str, Any] | None = None
+
+    def as_laid(self, options: Mapping[str, Any]) -> None:
+        """Find paths of cells, where questions bring none, as those laid over a fold were found.
+
+        ``options`` are :attr:`pertbase.folds.PathLayer.options`.
+        """
+        self._laid = options
 
     def refuses(self, training: Training) -> str | None:
         """Return why its paths cannot be had on such a fold, or None."""
@@ -197,7 +205,7 @@ class Encoder:
         records = self._records(questions, training.perturbations, training.basal, training.graph)
         reasons: list[tuple[Triplet, ...]] = [()] * len(records)
         if "reference_paths" in questions.columns:
-            reasons = [path[0] if (path := _paths(value)) else () for value in questions["reference_paths"]]
+            reasons = [path[0] if (path := paths_of(value)) else () for value in questions["reference_paths"]]
         rows = zip(records, questions["outcome"], reasons, strict=True)
         return [Example(record, str(outcome), reason) for record, outcome, reason in rows]
 
@@ -230,19 +238,16 @@ class Encoder:
         if self.preset == "no_path":
             return [None] * len(questions)
         if self.preset == "cell_path" and "candidate_paths" in questions.columns:
-            return [_paths(value) for value in questions["candidate_paths"]]
+            return [paths_of(value) for value in questions["candidate_paths"]]
         from pertbase.knowledge._candidates import find_candidates
         from pertbase.knowledge._gates import EXPRESSED
 
-        found = find_candidates(
-            questions.reset_index(drop=True),
-            perturbations,
-            self._required(graph),
-            hops=self.hops,
-            k=self.k,
-            gate=EXPRESSED if self.preset == "cell_path" else None,
-            basal=basal,
-        )
+        of_cells = self.preset == "cell_path"
+        options: Mapping[str, Any] = {"hops": self.hops, "k": self.k, "gate": EXPRESSED if of_cells else None}
+        if of_cells and self._laid is not None:
+            options = self._laid
+        asked = questions.reset_index(drop=True)
+        found = find_candidates(asked, perturbations, self._required(graph), basal=basal, **options)
         return [tuple(path.triplets for path in found.paths(row)) for row in range(len(questions))]
 
     def _graph_of(self, given: Training | Inputs) -> SignedGraph | None:
@@ -294,7 +299,7 @@ class _Levels:
         return self._values.get(context, {}).get(gene) or Level(gene)
 
 
-def _paths(value: Any) -> Paths:
+def paths_of(value: Any) -> Paths:
     """Return paths read from a question, as tuples; none where the cell is empty."""
     if value is None or isinstance(value, float):
         return ()

@@ -159,7 +159,7 @@ def _read(path: Path) -> Iterator[tuple[str, Response]]:
             if last:
                 return
             raise InputError(
-                f"line {place} cannot be read ({error})", file=path, key=f"line {place}",
+                f"cannot be read ({error})", file=path, key=f"line {place}",
                 remedy="remove that line; its question is asked again",
             ) from error  # fmt: skip
         if of != number:

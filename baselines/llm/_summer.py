@@ -115,7 +115,8 @@ class Summer(LanguageModel):
         }
         asked = [gene for gene, sets in sorted(known.items()) if sets] if self.summaries else []
         requests = [
-            Request("reply", (self._template.summary(gene, known[gene]),), f"summary of {gene}") for gene in asked
+            Request("reply", (self._template.summary(gene, known[gene]),), f"summary of {gene}", prose=True)
+            for gene in asked
         ]
         for gene, response in zip(asked, self.ask(requests) if requests else [], strict=True):
             # A summary that was cut off ends in mid-sentence, and says something all the same.

@@ -100,6 +100,8 @@ class ScGPT(LightningBaseline):
         not given.
     """
 
+    speaks_of = "perturbations with known targets that are read as genes"
+
     def __init__(
         self,
         *,

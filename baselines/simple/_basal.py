@@ -27,6 +27,7 @@ class BasalExpression(AnswerBaseline):
     """
 
     needs_expression = True
+    speaks_of = "contexts with input controls"
 
     def __init__(self) -> None:
         self._weights: np.ndarray | None = None

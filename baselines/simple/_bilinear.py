@@ -34,12 +34,13 @@ class BilinearRidge(ExpressionBaseline):
     Parameters
     ----------
     n_components
-        d; fewer where there are fewer genes or conditions.
+        Gene components, d; fewer where there are fewer genes or conditions.
     ridge
-        :math:`\lambda`, on both sides.
+        The ridge penalty :math:`\lambda`, the same on both sides.
     """
 
     needs_cells = False
+    speaks_of = "perturbations with a target among the measured genes"
 
     def __init__(self, *, n_components: int = 10, ridge: float = 0.1) -> None:
         if n_components < 1:

@@ -35,6 +35,7 @@ class CrossContext(ExpressionBaseline, AnswerBaseline):
 
     needs_cells = False
     needs_expression = False
+    speaks_of = "perturbations and readout genes that were asked of a training context"
 
     def __init__(self) -> None:
         self._effects: dict[str, np.ndarray] | None = None
@@ -90,6 +91,8 @@ class AskedElsewhere(AnswerBaseline):
 
     Scores of covered pairs are the gene's shares of up and down, smoothed by one call, and 0 for ``no_change``.
     """
+
+    speaks_of = "perturbations and readout genes that were asked of a training context"
 
     def __init__(self) -> None:
         self._asked: pd.Index | None = None

@@ -45,6 +45,7 @@ class DrugTarget(ExpressionBaseline):
     """
 
     needs_cells = False
+    speaks_of = "perturbations with a target that was perturbed alone in training"
 
     def __init__(self, *, combine: str = "mean") -> None:
         if combine not in COMBINE:

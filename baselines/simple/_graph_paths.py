@@ -26,6 +26,7 @@ _UNSAID = 1.0
 class _OnGraph(AnswerBaseline):
     """A baseline that needs a graph: the named one, else that of the fold's paths, else the data set's own."""
 
+    speaks_of = "questions whose targets and readout gene are in the graph"
     graph: Any
 
     def __init__(self) -> None:

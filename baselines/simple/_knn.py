@@ -43,6 +43,7 @@ class KnnGO(ExpressionBaseline):
     """
 
     needs_cells = False
+    speaks_of = "perturbations with a target that shares a gene set with one perturbed in training"
 
     def __init__(self, *, n_neighbours: int = 5, gene_sets: str | None = None) -> None:
         if n_neighbours < 1:

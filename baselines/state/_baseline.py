@@ -108,6 +108,8 @@ class STATE(LightningBaseline):
         where not given.
     """
 
+    speaks_of = "perturbations that have features"
+
     def __init__(
         self,
         *,

@@ -289,14 +289,14 @@ def read_jsonl(path: str | Path) -> Any:
                 row = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
                 raise InputError(
-                    f"line {number} is not valid JSON ({error})",
+                    f"is not valid JSON ({error})",
                     file=path,
                     key=key,
                     value=value,
                     remedy="the file may have been cut off while it was written",
                 ) from error
             if not isinstance(row, dict):
-                raise InputError(f"line {number} is not an object", file=path, key=key, value=value)
+                raise InputError("is not an object", file=path, key=key, value=value)
             rows.append(row)
     return pd.DataFrame(rows)
 

@@ -7,12 +7,8 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pertbase.errors import InputError, PertbaseError, unknown_name
-
-if TYPE_CHECKING:
-    from pertbase.runs import Report
 
 __all__ = ["main"]
 
@@ -21,11 +17,12 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
 
   pertbase run data=simulated fold=combinatorial baseline=gene_prior seed=0
   pertbase run -m data=papalexi baseline='glob(*)' fold='glob(*)'
-  pertbase run -m experiment=simple data=... every simple baseline on every fold; conf/experiment/ lists more
+  pertbase run -m experiment=simple data=... every simple baseline on every fold; `list experiments`: more
   pertbase status runs=runs                  what ran
   pertbase report runs=runs                  tables; format=terminal|md|csv|html|svg, output=FILE
   pertbase report runs=runs output=r.html    one page with plots; .svg: balanced accuracy as a picture
   pertbase report compare=A,B                paired difference on the same questions
+  pertbase report experiment=NAME            ours beside a published table: perturbqa_auroc, norman_doubles, ...
   pertbase score answers=FILE fold_dir=FOLDER        somebody else's answers; beside=gene_prior, split=test
   pertbase score answers=FILE fold_dir=FOLDER records=FILE.csv   with its reasons; preset=joined, names=FILE, mini=N
   pertbase score effects=FILE fold_dir=FOLDER        somebody else's effects; adapter=fixed, cell_eval=FOLDER data=...
@@ -42,13 +39,16 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase paths show context=.. perturbation=.. gene=..     signed paths from one to the other; data=.. graph=.. hops=3
   pertbase prompts show fold_dir=FOLDER baseline=llm/NAME n=3      what a language model is asked
   pertbase prompts follow fold_dir=FOLDER baseline=llm/NAME baseline.preset=cell_path   does it follow what it is shown
+  pertbase prompts write fold_dir=FOLDER baseline=llm/NAME n=50 output=FILE.jsonl   reasons to fine-tune on, checked
   pertbase folds difficulty data=A,B         how hard each data set's folds are, side by side
-  pertbase list baselines|folds|data|adapters|experiments|manifests|graphs|paths
+  pertbase list baselines|folds|data|adapters|trainers|experiments|manifests|graphs|paths
+  pertbase list baselines NAME               its options, with defaults and meaning; so for folds, data, adapters, ...
   pertbase new baseline NAME                 a plug-in to start from, with its test
 
 Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true.
 Beside the questions of a fold, paths=own|human lays candidate and reference paths; paths.hops=2 and so on.
-Options of a part are given as part.key=value, for example fold.seed=1 data.path=my.h5ad baseline.ridge=1.
+Options of a part are given as part.key=value, for example fold.seed=1 data.path=my.h5ad baseline.ridge=1;
+of several baselines, an option goes to those that have it.
 """
 
 Command = Callable[[list[str]], int]
@@ -172,36 +172,11 @@ def _status(arguments: list[str]) -> int:
     return 0
 
 
-_FORMATS = ("terminal", "md", "csv", "html", "svg")
-
-
 def _report(arguments: list[str]) -> int:
-    from pertbase.runs import collect
+    from pertbase.runs._report_command import report
 
-    options = _options(arguments, ("runs", "format", "output", "compare", "shortcuts", "adapter", "data", "fold"))
-    output = options.get("output")
-    suffix = Path(output).suffix.removeprefix(".") if output else ""
-    form = options.get("format") or (suffix if suffix in _FORMATS else "terminal")
-    if form not in _FORMATS:
-        raise unknown_name("format", form, _FORMATS)
-    report = collect(
-        options.get("runs", "runs"),
-        data=[name for name in options.get("data", "").split(",") if name],
-        fold=[name for name in options.get("fold", "").split(",") if name],
-    )
-    text = _report_text(report, form, options, width=None if output else _terminal_width())
-    if output:
-        _write_report(output, text, form)
-    else:
-        print(text, end="" if form in ("html", "svg") else "\n")
-    if report.unfinished:
-        states = [run.status["state"] for run in report.unfinished]
-        print(
-            f"{len(states)} runs are not in the tables: {states.count('failed')} failed, {states.count('running')} "
-            "not finished; `pertbase status` lists them",
-            file=sys.stderr,
-        )
-    return 0
+    rest, folders = _config_dirs(arguments)
+    return report(rest, folders)
 
 
 def _terminal_width() -> int | None:
@@ -209,53 +184,6 @@ def _terminal_width() -> int | None:
     if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
         return None
     return shutil.get_terminal_size().columns
-
-
-def _report_text(report: Report, form: str, options: dict[str, str], *, width: int | None) -> str:
-    pair = _pair(options["compare"]) if "compare" in options else None
-    adapter = options.get("adapter", "calibrated")
-    # Shortcuts take some seconds a fold: the page is meant to be whole, a table in a terminal to be quick.
-    shortcuts = _true({"shortcuts": "true" if form == "html" else "false", **options}, "shortcuts")
-    if form == "csv":
-        rows = (
-            report.differences(*pair, adapter=adapter)
-            if pair
-            else report.rows().drop(columns="thresholds", errors="ignore")
-        )
-        return str(rows.to_csv(index=False))
-    if form == "html":
-        from pertbase.runs._page import page
-
-        if shortcuts and not pair:
-            told = "what each baseline adds to shortcuts takes some seconds a fold; shortcuts=false leaves it out"
-            print(told, file=sys.stderr)
-        return page(report, compare=pair, shortcuts=shortcuts, adapter=adapter)
-    if form == "svg":
-        from pertbase.runs._page import picture
-
-        if pair:
-            raise InputError("is not drawn alone", key="compare", value=options["compare"], remedy="use format=html")
-        return picture(report, adapter=adapter)
-    from pertbase.runs._render import render, sections
-
-    return render(sections(report, compare=pair, shortcuts=shortcuts, adapter=adapter), form, width=width)
-
-
-def _write_report(output: str, text: str, form: str) -> None:
-    from pertbase._io import write_aside, write_text
-
-    if form != "csv":
-        write_text(output, text)
-        return
-    with write_aside(output) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    names = text.split(",")
-    if len(names) != 2 or not all(names):
-        raise InputError("takes two names", key="compare", value=text, remedy="write compare=A,B")
-    return names[0], names[1]
 
 
 # -- others' predictions ------------------------------------------------------------------------------------
@@ -292,29 +220,12 @@ def _prepare(arguments: list[str]) -> int:
 
 # -- names --------------------------------------------------------------------------------------------------
 
-_LISTED = {
-    "baselines": "baseline", "folds": "fold", "data": "data", "adapters": "adapter", "experiments": "experiment",
-    "manifests": "manifest", "graphs": "graph", "paths": "paths",
-}  # fmt: skip
-
 
 def _list(arguments: list[str]) -> int:
-    from pertbase.runs._names import Names
+    from pertbase.runs._list_command import listed
 
     rest, folders = _config_dirs(arguments)
-    wanted = rest or list(_LISTED)
-    for what in wanted:
-        if what not in _LISTED:
-            raise unknown_name("list", what, _LISTED)
-    names = Names(tuple(folders))
-    for what in wanted:
-        if len(wanted) > 1:
-            print(f"{what}:")
-        options = names.options(_LISTED[what])
-        width = max((len(name) for name in options), default=0)
-        for name, about in options.items():
-            print(f"{name:<{width}}  {about}".rstrip())
-    return 0
+    return listed(rest, folders)
 
 
 def _new(arguments: list[str]) -> int:
@@ -371,10 +282,10 @@ def _paths(arguments: list[str]) -> int:
 def _prompts(arguments: list[str]) -> int:
     from pertbase.runs import _prompts_command as command
 
-    actions: dict[str, Command] = {"show": command.show, "follow": command.follow}
+    actions: dict[str, Command] = {"show": command.show, "follow": command.follow, "write": command.write}
     if not arguments:
         raise InputError(
-            "does show or follow", key="prompts", remedy="try: pertbase prompts show fold_dir=.. baseline=llm/.."
+            "does show, follow or write", key="prompts", remedy="try: pertbase prompts show fold_dir=.. baseline=llm/.."
         )
     if arguments[0] not in actions:
         raise unknown_name("prompts action", arguments[0], actions)

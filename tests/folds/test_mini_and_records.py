@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pertbase.errors import InputError
+from pertbase.errors import InputError, UnsupportedError
 from pertbase.folds import FoldMaker, FoldSpec, OutcomeTable, Part, Perturbation, check_fold, load_records, open_fold
 from pertbase.folds._mini import mini, mini_of
 from pertbase.folds._shipped_paths import SHIPPED
@@ -67,9 +68,30 @@ def test_a_mini_has_as_many_as_asked_for_and_none_twice(size: int, n: int) -> No
 
 
 def test_a_mini_of_nothing_is_refused() -> None:
-    for text in ("0", "-1", "many"):
-        with pytest.raises(InputError, match="number of questions"):
+    for text in ("0", "-3", "many"):
+        with pytest.raises(InputError, match="is a positive number of questions"):
             mini_of(questions(), text)
+
+
+def test_a_fold_can_ask_what_paths_reach_alone(maker: FoldMaker) -> None:
+    spec = FoldSpec(kind="unseen_perturbation_genetic")
+    whole, reached = maker.draw(spec), maker.draw(spec.with_(reached=2))
+    assert reached.name == "unseen_perturbation_genetic_reached2"
+    assert reached.hash != whole.hash
+    following = maker.data.graph.edges.groupby("source")["target"].agg(set).to_dict()
+    kept = set(reached.questions["id"])
+    for row in whole.questions.itertuples():
+        targets = whole.perturbations[row.perturbation].targets
+        first = set().union(*(following.get(gene, ()) for gene in targets))
+        within_two = first.union(*(following.get(gene, ()) for gene in first))
+        assert (row.id in kept) == (row.split == "train" or row.gene in within_two)
+    with pytest.raises(UnsupportedError, match=r"fold\.reached_in"):
+        FoldMaker(replace(maker.data, graph=None)).draw(spec.with_(reached=2))
+    assert FoldSpec.from_dict(spec.with_(reached=3, reached_in=["a", "b"]).to_dict()).reached_in == ("a", "b")
+    for options, key in (({"reached": 9}, "fold.reached"), ({"reached_in": "a"}, "fold.reached_in")):
+        with pytest.raises(InputError) as caught:
+            spec.with_(**options)
+        assert caught.value.key == key
 
 
 PERTURBATIONS = [

@@ -203,6 +203,11 @@ def test_questions_without_paths_in_a_layer_are_refused(fold):
         ({"k": 0}, "paths.k"),
         ({"subnetwork": 0}, "paths.subnetwork"),
         ({"gate": "kss"}, "paths.gate"),
+        ({"gate": [0.6, 0.2]}, "paths.gate"),
+        ({"gate": [0.2]}, "paths.gate"),
+        ({"gate": ["low", "high"]}, "paths.gate"),
+        ({"weight": (0.2, 0.6)}, "paths.weight"),
+        ({"shut": "yes"}, "paths.shut"),
         ({"no_change": "some"}, "paths.no_change"),
         ({"weight": "hub"}, "paths.weight"),
         ({"hop": 3}, "paths option"),
@@ -217,8 +222,10 @@ def test_options_that_cannot_be_are_refused(options, key):
 
 def test_no_options_are_no_paths_and_a_spec_comes_back_from_its_dictionary():
     assert PathSpec.of({}) is PathSpec.of(None) is None
-    spec = FoldSpec(kind="combinatorial", paths=PathSpec(graph=("a", "b"), hops=2))
+    spec = FoldSpec(kind="combinatorial", paths=PathSpec(graph=("a", "b"), hops=2, gate=[0.2, 0.6], shut=True))
     assert FoldSpec.from_dict(spec.to_dict()) == spec
+    # What was not there before is named where it is asked for alone: layers keep their hashes.
+    assert "shut" not in PathSpec().to_dict()
     assert "paths" not in FoldSpec(kind="combinatorial").to_dict()
 
 
@@ -226,6 +233,24 @@ def test_a_data_set_without_a_graph_needs_one_named(simulated):
     maker = FoldMaker(replace(simulated, graph=None))
     with pytest.raises(UnsupportedError, match=r"paths\.graph"):
         maker.graph(PathSpec())
+
+
+def test_a_shut_gate_lets_no_path_through_and_reaches_the_file(fold, tmp_path):
+    spec = PathSpec(gate=[0.2, 0.6], shut=True)
+    options = {"fold_hash": fold.hash, "basal": fold.effects.basal}
+    whole = lay_paths(fold.questions, fold.perturbations, PathSpec(), fold.screen.graph, **options)
+    layer = lay_paths(fold.questions, fold.perturbations, spec, fold.screen.graph, **options)
+    assert layer.gate == {"kind": "given", "low": 0.2, "high": 0.6, "reason": ""}
+    level = fold.effects.basal.loc["S1"]
+    kept, taken = layer.join(fold.questions), 0
+    for before, after in zip(whole.join(fold.questions)["candidate_paths"], kept["candidate_paths"], strict=True):
+        off = [path for path in before if any(level.get(edge[0], 1.0) < 0.4 for edge in path[1:])]
+        assert not [path for path in off if path in after]
+        taken += len(off)
+    assert taken > 50
+    folder = replace(fold, spec=fold.spec.with_(paths=spec), paths=layer).write(tmp_path / "fold")
+    assert open_fold(folder).paths.spec == spec
+    assert check_fold(folder).ok
 
 
 def test_ks_gates_see_train_alone_and_say_what_they_found(fold):

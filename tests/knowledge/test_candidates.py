@@ -86,6 +86,29 @@ def test_a_knock_down_with_nothing_to_knock_down_keeps_its_gate(graph):
     assert weights[0] == pytest.approx(weights[1] * np.sqrt(gate), rel=1e-5)
 
 
+def test_a_shut_gate_takes_the_paths_through_genes_that_are_off_and_no_others(graph, basal):
+    questions, known = asked(), perturbations()
+    options = {"k": 10_000, "gate": EXPRESSED, "basal": basal}
+    whole, open_ = (find_candidates(questions, known, graph, **options, shut=shut) for shut in (False, True))
+    taken = 0
+    for row, (context, name, _) in enumerate(questions.itertuples(index=False)):
+        gate = EXPRESSED(basal.loc[context])
+        off = {gene for gene, value in zip(GENES, gate, strict=True) if value < 0.5}
+        lowered = known[name].modality == "genetic" and min(known[name].signs.values()) < 0
+        wanted = [
+            one
+            for one in listed(whole, row)
+            if not off.intersection(one[0][1:-1]) and not (lowered and one[0][0] in off)
+        ]
+        assert listed(open_, row) == wanted
+        taken += len(listed(whole, row)) - len(wanted)
+    assert 0 < taken < len(whole)
+    within = find_candidates(questions, known, graph, **options, shut=True, subnetwork=10**6)
+    assert [listed(within, row) for row in range(len(questions))] == [
+        listed(open_, row) for row in range(len(questions))
+    ]
+
+
 def _reached(graph, source):
     edges = graph.edges
     return edges.loc[edges["source"] == source, "target"].iloc[0]

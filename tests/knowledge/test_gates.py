@@ -6,7 +6,7 @@ import pytest
 
 from pertbase.errors import InputError
 from pertbase.knowledge import SignedGraph
-from pertbase.knowledge._gates import EXPRESSED, Gate, ks_gate, node_gates
+from pertbase.knowledge._gates import EXPRESSED, Gate, chosen_gate, ks_gate, node_gates
 
 
 def table(levels, outcomes, *, context="C", split="train"):
@@ -88,6 +88,15 @@ def test_populations_that_one_level_parts_give_a_step():
     basal, questions = table([0.1] * 40 + [0.9] * 40, ["no_change"] * 40 + ["up"] * 40)
     gate = ks_gate(basal, questions, matched=False)
     assert (gate.low, gate.high) == (0.1, 0.9)
+
+
+def test_a_gate_is_expressed_fitted_given_or_none():
+    basal, questions = table([0.1] * 40 + [0.9] * 40, ["no_change"] * 40 + ["up"] * 40)
+    assert chosen_gate("expressed", basal, questions) is EXPRESSED
+    assert chosen_gate("ks", basal, questions, matched=False) == ks_gate(basal, questions, matched=False)
+    assert chosen_gate((0.2, 0.6), basal, questions) == Gate(0.2, 0.6, "given")
+    assert chosen_gate("none", basal, questions) is None
+    assert chosen_gate((0.2, 0.6), None, questions) is None
 
 
 def test_nodes_that_were_not_measured_have_gate_one():

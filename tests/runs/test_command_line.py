@@ -50,6 +50,14 @@ def test_help_and_lists_import_nothing_heavy(arguments: list[str]) -> None:
         (["new", "baseline", "Not A Name"], "is not a name"),
         (["run", "data=h5ad"], "data.path"),
         (["prepare", "input=nowhere.h5ad", "output=x.h5ad"], "no such file"),
+        (["report", "output=r.pdf"], "output: no report is written as .pdf (got 'r.pdf'). End it in .md, .csv, .html"),
+        (["report", "format=pdf"], "unknown format"),
+        (["folds", "questions", "fold_dir=x", "output=q.txt"], "End it in .csv or .jsonl or .parquet"),
+        (["folds", "questions", "fold_dir=x", "output=q"], "questions are not written as a file without an ending"),
+        (
+            ["paths", "show", "context=S1", "perturbation=P", "gene=G", "graph=mine.csv"],
+            "Check the path, or set PERTBASE",
+        ),
     ],
 )
 def test_a_bad_command_says_what_is_wrong_without_a_traceback(pertbase, tmp_path, monkeypatch, arguments, said) -> None:  # type: ignore[no-untyped-def]
@@ -59,6 +67,28 @@ def test_a_bad_command_says_what_is_wrong_without_a_traceback(pertbase, tmp_path
     assert said in err
     assert "Traceback" not in out + err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_baselines_an_option_goes_to_those_that_have_it(pertbase, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    asked = ["run", "-m", "fold=combinatorial", "baseline=bilinear_ridge,no_change", f"runs={tmp_path}", "dry_run=true"]
+    code, out, err = pertbase(*asked, "baseline.ridge=1,2")
+    assert code == 0, err
+    assert [line.split()[2] for line in out.splitlines()] == ["bilinear_ridge", "bilinear_ridge", "no_change"]
+    from pertbase.runs._compose import expand
+    from pertbase.runs._names import Names
+
+    jobs = expand([*asked[2:4], "baseline.ridge=1,2", "seed=3"], Names(()), multirun=True)
+    assert [sorted(text for text in job if "ridge" in text) for job in jobs] == [
+        ["baseline.ridge=1", "baseline=bilinear_ridge"], ["baseline.ridge=2", "baseline=bilinear_ridge"], []
+    ]  # fmt: skip
+    assert all("seed=3" in job for job in jobs)
+    # One that none has is refused by name, and so is one that the only baseline does not have.
+    code, _, err = pertbase(*asked, "baseline.rigde=1")
+    assert code == 2
+    assert "baseline.rigde: unknown option" in err
+    code, _, err = pertbase("run", "fold=combinatorial", "baseline=no_change", "baseline.ridge=1", "dry_run=true")
+    assert code == 2
+    assert "baseline.ridge: unknown option of baseline=no_change" in err
 
 
 def test_the_module_is_the_program() -> None:

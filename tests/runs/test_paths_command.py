@@ -51,6 +51,17 @@ def test_the_command_prints_and_draws(pertbase, tmp_path, question):
     assert {question["gene"], "SIMULATED"} <= texts
 
 
+def test_a_gate_is_given_by_its_two_levels_and_can_be_shut(pertbase, question):
+    asked = [f"{key}={question[key]}" for key in ("context", "perturbation", "gene")]
+    code, out, err = pertbase("paths", "show", *asked, "gate=[0.2,0.6]", "shut=true")
+    assert code == 0, err
+    assert "gate from 0.2 to 0.6, shut below one half" in out
+    for option, key in (("gate=[0.6,0.2]", "paths.gate"), ("gate=[0.6", "gate"), ("shut=yess", "paths.shut")):
+        code, _, err = pertbase("paths", "show", *asked, option)
+        assert code == 2
+        assert key in err
+
+
 def test_a_pair_without_paths_says_why_and_what_is_reached(maker, question):
     target = maker.data.perturbations[question["perturbation"]].targets[0]
     graph = maker.data.graph

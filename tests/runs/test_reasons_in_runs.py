@@ -242,3 +242,29 @@ def test_few_questions_with_a_reason_to_find_get_counts_and_no_scores(reasoned) 
     for null in ("labels", "rewired", "contexts"):
         one = scores["scores"]["f1"]
         assert one[f"{null}_low"] is None or -1 <= one[f"{null}_low"] <= one[f"{null}_high"] <= 1
+
+
+def test_a_note_of_all_answers_is_said_once_and_others_with_whose_they_are(reasoned) -> None:  # type: ignore[no-untyped-def]
+    from pertbase.runs._reasons import reason_sections
+
+    scores = dict(run_of(reasoned, "first_path").scores["adapters"]["fixed"]["reasoning"])
+    sections = reason_sections("a fold", {"a": scores | {"notes": ["same", "mine"]}, "b": scores | {"notes": ["same"]}})
+    assert list(sections[0].notes)[-2:] == ["same", "a: mine"]
+
+
+def test_a_run_read_in_a_notebook_has_its_paths_its_reasons_and_their_picture(reasoned: Path) -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    from pertbase import plot, read_runs
+
+    table = read_runs(reasoned)["unseen_perturbation_genetic"]
+    run = table["first_path"]
+    assert run.fold.paths is not None
+    assert run.fold.paths.hash == run.config["paths_hash"]
+    assert "candidate_paths" in run.fold.truth.questions
+    assert run.reasons is not None
+    assert set(run.reasons["id"]) == set(run.answers().table["id"])
+    found = run.scores["adapters"][run.main_adapter]["reasoning"]
+    ax = plot.reason_axes(found)
+    (own,) = [points for points in ax.collections if points.get_label() == "answers"]
+    assert own.get_offsets()[3, 0] == pytest.approx(found["scores"]["f1"]["value"])
+    assert table["no_change"].reasons is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -169,3 +170,33 @@ def test_published_figures_stand_beside_runs_on_their_own_data_alone(finished: P
     assert [one.title.split(",")[0] for one in published(["pertreasonqa", "small"])] == ["PertReasonQA"]
     assert MARK not in render(sections(collect(finished)), "md")
     assert find_runs(finished)
+
+
+def test_what_a_baseline_could_not_speak_to_is_said_below_the_table(
+    pertbase, small_screen: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    """Half of the targets are taken out of the measured genes: the bilinear model does not speak of them."""
+    from pertbase.folds import read_screen, write_screen
+
+    screen = read_screen(small_screen)
+    targets = {gene for item in screen.perturbations.values() for gene in item.targets}
+    held = sorted(targets)[: len(targets) // 2]
+    kept = ~screen.genes.isin(held)
+    write_screen(replace(screen, X=screen.X[:, kept], genes=screen.genes[kept], counts=None), tmp_path / "screen.h5ad")
+    code, _, err = pertbase(
+        "run", "-m", "data=h5ad", f"data.path={tmp_path / 'screen.h5ad'}", "data.name=part",
+        "fold=unseen_perturbation_genetic", "baseline=bilinear_ridge,no_change", f"runs={tmp_path / 'runs'}",
+    )  # fmt: skip
+    assert code == 0, err
+    _, out, _ = pertbase("report", f"runs={tmp_path / 'runs'}", "format=md")
+    (line,) = [line for line in out.splitlines() if "speaks of" in line]
+    run = next(run for run in find_runs(tmp_path / "runs") if run.config["name"] == "bilinear_ridge")
+    scores = run.scores["adapters"]["calibrated"]
+    spoken = scores["n"] - scores["status"]["unsupported"]
+    assert 0 < spoken < scores["n"]
+    assert line == (
+        f"- bilinear_ridge speaks of perturbations with a target among the measured genes: {spoken:,} of "
+        f"{scores['n']:,} questions"
+    )
+    _, page, _ = pertbase("report", f"runs={tmp_path / 'runs'}", "format=html", "shortcuts=false")
+    assert line.removeprefix("- ") in page

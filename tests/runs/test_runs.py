@@ -330,3 +330,17 @@ def test_an_unknown_option_is_told_with_whose_it_is_not(pertbase, tmp_path: Path
     code, out, err = pertbase("run", "data=simulated", "baseline=no_change", *paths, option, f"runs={tmp_path}")
     assert code != 0
     assert told in out + err
+
+
+def test_what_preparing_a_screen_warns_of_is_said_once_a_command(
+    pertbase, real_data, caplog, monkeypatch, tmp_path
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("PERTBASE_DATA", str(real_data))
+    code, _, err = pertbase(
+        "run", "-m", "data=papalexi", "fold=unseen_perturbation_genetic", "fold.seed=0,1",
+        "baseline=no_change,gene_prior", f"runs={tmp_path}",
+    )  # fmt: skip
+    assert code == 0, err
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("targeted panel" in line for line in said)
+    assert len(said) == len(set(said))

@@ -279,3 +279,13 @@ def test_one_way_intervals_are_too_narrow_on_perturbqa() -> None:
         answers, Truth(questions=questions.assign(gene=ids), name="k562", hash="", simulated=False)
     )
     assert scores.balanced_accuracy.se > 1.5 * one_way.balanced_accuracy.se
+
+
+def test_an_area_that_no_readout_gene_has_is_said_to_be_none(make_fold, rng) -> None:  # type: ignore[no-untyped-def]
+    truth, answers = make_fold(rng)
+    questions = truth.questions.assign(
+        outcome=truth.questions["outcome"].where(truth.questions["outcome"].isna(), "up")
+    )
+    told = repr(scorers.outcome(answers, replace(truth, questions=questions)))
+    assert told.count("NA: no readout gene is asked about with both kinds of outcome") == 2
+    assert "nan over" not in told

@@ -207,6 +207,21 @@ def test_the_null_of_labels_is_the_mean_over_outcomes_as_often_as_they_are_true(
     assert found.loc["f1", "labels_excess"] == pytest.approx(found.loc["f1", "value"] - found.loc["f1", "labels"])
 
 
+def test_grounding_in_the_prompt_is_in_the_paths_that_were_shown() -> None:
+    rows = {"candidate_paths": [GOLD], "reference_paths": [GOLD]}
+    truth = asked(rows, {**rows, "context": "L"}, {**rows, "context": "M"})
+    answers = said(truth, GOLD, OTHER, GOLD)
+    shown = {"q0": [GOLD], "q1": [OTHER], "q2": None}
+    found, candidates = reasoning(answers, truth, shown=shown), reasoning(answers, truth)
+    assert candidates.records["grounded_prompt"].tolist() == [1, 0, 1]
+    assert found.records["grounded_prompt"].tolist()[:2] == [1, 1]
+    assert np.isnan(found.records["grounded_prompt"].iloc[2])
+    # Controls and nulls stay what they are: they are made of candidates.
+    pd.testing.assert_frame_equal(found.controls, candidates.controls)
+    pd.testing.assert_frame_equal(found.scores.drop("grounded_prompt"), candidates.scores.drop("grounded_prompt"))
+    assert found.controls.loc["copied", "grounded_prompt"] == 1
+
+
 def test_paths_of_one_sign_alone_have_no_excess_over_labels() -> None:
     truth = asked({"candidate_paths": [GOLD], "reference_paths": [GOLD]}, {"outcome": "up", "context": "L"})
     found = reasoning(said(truth, GOLD, ()), truth).scores

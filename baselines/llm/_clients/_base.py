@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from pertbase._io import canonical_json, sha256_text
-from pertbase.baselines.llm._prompts import Messages
+from pertbase.baselines.llm._prompts import SCHEMA, Messages
 from pertbase.errors import InputError
 
 __all__ = ["Client", "Done", "Request", "Response", "Sampling"]
@@ -68,17 +68,26 @@ class Request:
         The id of the question it belongs to.
     sample
         Which of several replies to one question.
+    prose
+        Whether a reply is wanted that no schema holds, as a summary is.
     """
 
     kind: Kind
     prompts: tuple[Messages, ...]
     question: str
     sample: int = 0
+    prose: bool = False
 
-    def key(self, identity: Mapping[str, Any], sampling: Sampling) -> str:
-        """Return the hash of everything that changes a response."""
+    def guided(self, sampling: Sampling) -> bool:
+        """Return whether its reply is to be held to the schema."""
+        return sampling.guided and self.kind == "reply" and not self.prose
+
+    def key(self, identity: Mapping[str, Any], sampling: Sampling, schema: Any = None) -> str:
+        """Return the hash of everything that changes a response; ``schema`` is what a reply can be held to."""
         # The likelihood of letters is computed, not drawn; nor does the likeliest token depend on a seed.
         drawn = dict(vars(sampling)) if self.kind == "reply" else {"thinking": sampling.thinking}
+        if self.kind == "reply":
+            drawn["guided"] = schema if self.guided(sampling) else False
         if not sampling.temperature:
             drawn |= {"seed": 0, "top_p": 1.0}
         parts = [identity, self.kind, self.prompts, drawn, self.sample]
@@ -150,11 +159,14 @@ class Client(ABC):
     ----------
     guides
         Whether it can hold a model to a schema.
+    schema
+        What it then holds it to.
     packages
         Whose versions a run records.
     """
 
     guides: ClassVar[bool] = False
+    schema: ClassVar[Any] = SCHEMA
     packages: ClassVar[tuple[str, ...]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -187,7 +187,7 @@ class OpenAIClient(Client):
                 "top_p": sampling.top_p,
                 "seed": sampling.seed + request.sample,
             }
-        if sampling.guided:
+        if request.guided(sampling):
             schema = {"name": "reply", "schema": SCHEMA, "strict": True}
             whole = {"type": "json_schema", "json_schema": schema}
             body["response_format"] = whole if self.guided_as == "json_schema" else {"type": "json_object"}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
 from pertbase._io import write_folder_aside
 
-__all__ = ["converted", "packaged_model"]
+__all__ = ["converted", "packaged_model", "without_bars"]
 
 
 def packaged_model(package: str) -> tuple[Path | None, str | None]:
@@ -68,3 +71,18 @@ def _convert(file: Path, folder: Path) -> None:
     with write_folder_aside(folder) as aside:
         tokenizer.save_pretrained(aside)
         model.save_pretrained(aside)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for each file it reads or writes."""
+    from transformers import utils
+
+    logging: Any = utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pertbase.baselines.llm._clients._base import Client, Done, Request, Response, Sampling
-from pertbase.baselines.llm._clients._registry import converted, packaged_model
+from pertbase.baselines.llm._clients._guide import FORM, Form, Guide, Held
+from pertbase.baselines.llm._clients._registry import converted, packaged_model, without_bars
 from pertbase.baselines.llm._prompts import LETTERS, Messages
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 
-__all__ = ["TransformersClient"]
+__all__ = ["TransformersClient", "chat_text", "chat_tokens", "chat_turns", "end_tokens", "thinking_for"]
 
 _PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 _EXTRA = "install it: pip install 'pertbase[llm]'"
@@ -52,6 +53,8 @@ class TransformersClient(Client):
     chat: bool = True
     _held: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    guides: ClassVar[bool] = True
+    schema: ClassVar[Any] = FORM
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
     def __post_init__(self) -> None:
@@ -127,8 +130,9 @@ class TransformersClient(Client):
             )
             options["device_map"] = {"": self.device}
         try:
-            tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, padding_side="left")
-            model: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision, **options)
+            with without_bars():
+                tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, padding_side="left")
+                model: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision, **options)
         except (OSError, ValueError) as error:
             first = str(error).splitlines()[0]
             raise InputError(
@@ -141,40 +145,27 @@ class TransformersClient(Client):
             model.to(self.device)
         return tokenizer, model.eval()
 
-    def _text(self, messages: Messages, *, thinking: bool | None) -> str:
-        """Return a prompt as the model reads it: by its chat template, the system turn merged where it is refused."""
+    def _prompt(self, messages: Messages, *, thinking: bool | None) -> list[int]:
+        """Return the tokens of a prompt, as the model reads it."""
         tokenizer, _ = self._load()
-        if not self.chat or not tokenizer.chat_template:
-            return "\n\n".join(content for _, content in messages) + "\n"
-        options = {"add_generation_prompt": True, "tokenize": False}
-        if thinking is not None:
-            options["enable_thinking"] = thinking
-        from jinja2 import TemplateError
-
-        try:
-            return str(tokenizer.apply_chat_template(_turns(messages), **options))
-        except TemplateError:
-            return str(tokenizer.apply_chat_template(_turns(merged(messages)), **options))
-
-    def _tokens(self, text: str) -> list[int]:
-        """Return token ids; a chat template has written the special ones itself."""
-        tokenizer, _ = self._load()
-        templated = bool(self.chat and tokenizer.chat_template)
-        return list(tokenizer.encode(text, add_special_tokens=not templated))
+        return chat_tokens(tokenizer, chat_text(tokenizer, messages, chat=self.chat, thinking=thinking), chat=self.chat)
 
     # -- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, requests: Sequence[Request], rows: Sequence[int], sampling: Sampling, done: Done) -> None:
         """Ask in batches, replies first. What all prompts begin with, as examples do, is computed once."""
         wanted = set(rows)
-        for kind, one in (("reply", self._replies), ("letters", self._letters)):
-            of_kind = [row for row, request in enumerate(requests) if request.kind == kind]
+        for kind, prose, one in (
+            ("reply", True, self._replies),
+            ("reply", False, self._replies),
+            ("letters", False, self._letters),
+        ):
+            of_kind = [row for row, request in enumerate(requests) if request.kind == kind and request.prose == prose]
             if wanted.isdisjoint(of_kind):
                 continue
-            thinking = sampling.thinking if kind == "reply" else (None if sampling.thinking is None else False)
+            thinking = thinking_for(kind, sampling.thinking)
             tokens = {
-                row: [self._tokens(self._text(prompt, thinking=thinking)) for prompt in requests[row].prompts]
-                for row in of_kind
+                row: [self._prompt(prompt, thinking=thinking) for prompt in requests[row].prompts] for row in of_kind
             }
             prefix = self._prefix([prompt for prompts in tokens.values() for prompt in prompts])
             for whole in self._batches(of_kind, tokens):
@@ -197,15 +188,15 @@ class TransformersClient(Client):
         from transformers import DynamicCache
 
         _, model = self._load()
-        length = min(_common(prompts), min(map(len, prompts)) - 1)
-        state = _State(DynamicCache(config=model.config), list(prompts[0][:length]), None)
+        length = min(common(prompts), min(map(len, prompts)) - 1) if prompts else 0
+        state = _State(DynamicCache(config=model.config), list(prompts[0][:length]) if prompts else [], None)
         if length:
             _, state = self._forward([state.tokens], replace(state, tokens=[]))
             state = replace(state, tokens=list(prompts[0][:length]))
         return state
 
-    def _forward(self, rows: Sequence[Sequence[int]], state: _State) -> tuple[Any, _State]:
-        """Return the logits after the last token of each row, and the state there; the state given is used up."""
+    def _forward(self, rows: Sequence[Sequence[int]], state: _State, *, keep: int = 1) -> tuple[Any, _State]:
+        """Return the logits after the last ``keep`` places, and the state there; the state given is used up."""
         import torch
 
         tokenizer, model = self._load()
@@ -213,10 +204,10 @@ class TransformersClient(Client):
         whole = mask if state.mask is None else torch.cat([state.mask, mask], dim=1)
         # Padding stands between what came before and the row: positions count what is not padding.
         positions = (whole.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        options = {_cache_name(model): state.cache, "use_cache": True, "logits_to_keep": 1}
+        options = {_cache_name(model): state.cache, "use_cache": True, "logits_to_keep": keep}
         with torch.inference_mode():
             found = model(input_ids=ids, attention_mask=whole, position_ids=positions, **options)
-        return found.logits[:, -1].float(), _State(state.cache, state.tokens, whole)
+        return found.logits[:, -keep:].float(), _State(state.cache, state.tokens, whole)
 
     def _replies(
         self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
@@ -236,12 +227,14 @@ class TransformersClient(Client):
             options |= {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
         else:
             options |= {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        if requests[0].guided(sampling):
+            options["logits_processor"] = [Held(self._guide(sampling), ids.shape[1], len(tokens))]
         devices = [model.device] if model.device.type == "cuda" else []
         with torch.inference_mode(), torch.random.fork_rng(devices=devices):
             # Of the batch's first question: a batch draws the same whichever were drawn before.
             torch.manual_seed(_seed(requests[0], sampling))
             whole = model.generate(input_ids=ids, attention_mask=mask, **options)
-        ends = _end_tokens(model, tokenizer)
+        ends = end_tokens(model, tokenizer)
         made = []
         for prompt, row in zip(tokens, whole[:, ids.shape[1] :].tolist(), strict=True):
             stop = next((place for place, token in enumerate(row) if token in ends), None)
@@ -252,6 +245,23 @@ class TransformersClient(Client):
             made.append({"text": text, "finish": finish, "served_by": self.title, **counts})
         return made
 
+    def _guide(self, sampling: Sampling) -> Guide:
+        """Return what holds a reply to its form, made once for each length of replies.
+
+        Raises
+        ------
+        UnsupportedError
+            Where the model is to think first: it is held from its first token on.
+        """
+        if sampling.thinking:
+            raise UnsupportedError("a model on this machine cannot think and be held to a form", key="guided")
+        key = f"guide of {sampling.max_tokens}"
+        if key not in self._held:
+            tokenizer, model = self._load()
+            self._held[key] = Guide(Form.within(sampling.max_tokens), tokenizer, end_tokens(model, tokenizer))
+        guide: Guide = self._held[key]
+        return guide
+
     def _letters(
         self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
     ) -> list[dict[str, Any]]:
@@ -260,14 +270,14 @@ class TransformersClient(Client):
 
         # At least one token is left to the orders, so that each has a last position of its own.
         start, n_orders = len(prefix.tokens), len(tokens[0])
-        shared = [max(start, min(_common(orders), min(map(len, orders)) - 1)) for orders in tokens]
+        shared = [max(start, min(common(orders), min(map(len, orders)) - 1)) for orders in tokens]
         heads = [orders[0][start:length] for orders, length in zip(tokens, shared, strict=True)]
         tails = [order[length:] for orders, length in zip(tokens, shared, strict=True) for order in orders]
         state = prefix.repeated(len(tokens))
         if any(heads):
             _, state = self._forward(heads, state)
         found, _ = self._forward(tails, state.repeated(n_orders, copied=False))
-        logs = torch.log_softmax(found, dim=-1)[:, self._letter_tokens()]
+        logs = torch.log_softmax(found[:, -1], dim=-1)[:, self._letter_tokens()]
         table = logs.reshape(len(tokens), n_orders, len(LETTERS)).cpu().double().tolist()
         return [
             {
@@ -314,6 +324,46 @@ class _State:
         return _State(cache, self.tokens, self.mask.repeat_interleave(times, dim=0))
 
 
+def chat_text(tokenizer: Any, messages: Messages, *, chat: bool = True, thinking: bool | None = None) -> str:
+    """Return a prompt as a model reads it: by its chat template, the system turn merged where it is refused.
+
+    Without ``chat``, or a chat template, the turns follow each other as plain text.
+    """
+    if not chat or not tokenizer.chat_template:
+        return "\n\n".join(content for _, content in messages) + "\n"
+    from jinja2 import TemplateError
+
+    options = {"add_generation_prompt": True, "tokenize": False}
+    if thinking is not None:
+        options["enable_thinking"] = thinking
+    try:
+        return str(tokenizer.apply_chat_template(_turns(messages), **options))
+    except TemplateError:
+        return str(tokenizer.apply_chat_template(_turns(merged(messages)), **options))
+
+
+def chat_turns(tokenizer: Any, messages: Messages) -> list[dict[str, str]]:
+    """Return the turns that a chat template takes, the system turn merged where it is refused."""
+    from jinja2 import TemplateError
+
+    try:
+        tokenizer.apply_chat_template(_turns(messages), tokenize=False)
+    except TemplateError:
+        return _turns(merged(messages))
+    return _turns(messages)
+
+
+def chat_tokens(tokenizer: Any, text: str, *, chat: bool = True) -> list[int]:
+    """Return the token ids of what :func:`chat_text` returns: a chat template has written the special ones itself."""
+    templated = bool(chat and tokenizer.chat_template)
+    return list(tokenizer.encode(text, add_special_tokens=not templated))
+
+
+def thinking_for(kind: str, thinking: bool | None) -> bool | None:
+    """Return whether a model is to think before a reply, or a letter: before a letter it never does."""
+    return thinking if kind == "reply" or thinking is None else False
+
+
 def merged(messages: Messages) -> Messages:
     """Return messages with the system turn put before the user's: the templates of some models refuse one."""
     system = "\n\n".join(content for role, content in messages if role == "system")
@@ -352,7 +402,7 @@ def _cache_name(model: Any) -> str:
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
-def _common(rows: Sequence[Sequence[int]]) -> int:
+def common(rows: Sequence[Sequence[int]]) -> int:
     """Return how many first tokens are the same in all."""
     for place, column in enumerate(zip(*rows, strict=False)):
         if len(set(column)) > 1:
@@ -360,7 +410,8 @@ def _common(rows: Sequence[Sequence[int]]) -> int:
     return min(len(row) for row in rows)
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+def end_tokens(model: Any, tokenizer: Any) -> set[int]:
+    """Return the tokens that end a reply."""
     ends = model.generation_config.eos_token_id
     listed = ends if isinstance(ends, list) else [ends]
     return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}

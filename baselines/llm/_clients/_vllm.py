@@ -102,11 +102,11 @@ class VLLMClient(Client):
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
-        guided = {"structured_outputs": StructuredOutputsParams(json=SCHEMA)} if sampling.guided else {}
         params = [
             SamplingParams(
                 temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=sampling.max_tokens,
-                seed=sampling.seed + request.sample, **guided,
+                seed=sampling.seed + request.sample,
+                structured_outputs=StructuredOutputsParams(json=SCHEMA) if request.guided(sampling) else None,
             )
             for request in requests
         ]  # fmt: skip

@@ -10,21 +10,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pertbase.runs._execute import Outcome, execute
+    from pertbase.runs._fold_table import FoldTable
     from pertbase.runs._names import Names
+    from pertbase.runs._reading import read_run, read_runs
     from pertbase.runs._report import Report, collect
-    from pertbase.runs._session import run_session
+    from pertbase.runs._run_scores import RunScores
+    from pertbase.runs._session import Session, run, run_session
     from pertbase.runs._store import Run, find_runs
 
-__all__ = ["Names", "Outcome", "Report", "Run", "collect", "execute", "find_runs", "run_session"]
+__all__ = [
+    "FoldTable",
+    "Names",
+    "Outcome",
+    "Report",
+    "Run",
+    "RunScores",
+    "Session",
+    "collect",
+    "execute",
+    "find_runs",
+    "read_run",
+    "read_runs",
+    "run",
+    "run_session",
+]
 
 _HOMES = {
+    "FoldTable": "_fold_table",
     "Names": "_names",
     "Outcome": "_execute",
     "Report": "_report",
     "Run": "_store",
+    "RunScores": "_run_scores",
+    "Session": "_session",
     "collect": "_report",
     "execute": "_execute",
     "find_runs": "_store",
+    "read_run": "_reading",
+    "read_runs": "_reading",
+    "run": "_session",
     "run_session": "_session",
 }
 

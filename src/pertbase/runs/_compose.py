@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pertbase._io import read_yaml
 from pertbase.errors import InputError, nearest
+from pertbase.runs._experiment import CPU, read_experiment
 from pertbase.runs._names import Names
 
-__all__ = ["PATH_KEYS", "compose", "expand", "quote", "seed_of", "split_override"]
+__all__ = ["PATH_KEYS", "compose", "defaults", "expand", "quote", "seed_of", "split_override"]
 
 PATH_KEYS = ("runs", "data.path", "data.targets", "data.folder")
 """Options that take a path, verbatim: never a list, never an expression."""
@@ -58,7 +57,8 @@ def expand(overrides: Sequence[str], names: Names, *, multirun: bool) -> list[li
     ----------
     overrides
         As typed: ``key=value``; in a multirun ``key=a,b``, ``range(3)``, ``glob(*)`` too. ``experiment=NAME`` stands
-        for the runs that its file lists; what else is typed is added to each.
+        for the runs that its file lists, ``part=NAME`` for which of them; what else is typed is added to each.
+        Of several baselines, an option ``baseline.KEY=...`` goes to those that have it.
     names
         What can be named.
     multirun
@@ -71,42 +71,38 @@ def expand(overrides: Sequence[str], names: Names, *, multirun: bool) -> list[li
     """
     pairs = [split_override(text) for text in overrides]
     experiments = [value for key, value in pairs if key == "experiment"]
-    rest = [text for text, (key, _) in zip(overrides, pairs, strict=True) if key != "experiment"]
+    parts = [value for key, value in pairs if key == "part"]
+    rest = [text for text, (key, _) in zip(overrides, pairs, strict=True) if key not in ("experiment", "part")]
     if not experiments:
-        return list(_product(rest, names, multirun=multirun))
+        if parts:
+            raise InputError("is of an experiment", key="part", value=parts[-1], remedy="say experiment=NAME too")
+        return _with_own_options(list(_product(rest, names, multirun=multirun)), names)
     jobs = []
     for experiment in experiments[-1].split(","):
-        for entry in _entries(experiment, names):
+        for entry in read_experiment(experiment, names).of_part(parts[-1] if parts else CPU):
             typed = {split_override(text)[0] for text in rest}
             listed = [f"{key}={value}" for key, value in entry.items() if key not in typed]
             jobs += list(_product([*listed, *rest], names, multirun=True))
-    return jobs
+    return _with_own_options(jobs, names)
 
 
-def _entries(experiment: str, names: Names) -> list[Mapping[str, str]]:
-    names.check("experiment", experiment)
-    where = next(
-        (
-            folder / "experiment" / f"{experiment}.yaml"
-            for folder in names.config_dirs
-            if (folder / "experiment" / f"{experiment}.yaml").exists()
-        ),
-        Path(__file__).resolve().parents[1] / "conf" / "experiment" / f"{experiment}.yaml",
-    )
-    about = read_yaml(where)
-    runs = about.get("runs") if isinstance(about, dict) else None
-    if not isinstance(runs, list) or not all(isinstance(entry, dict) for entry in runs):
-        raise InputError(
-            "an experiment lists its runs",
-            file=where,
-            key="runs",
-            value=runs,
-            remedy="write runs: [{data: .., fold: .., baseline: ..}]",
-        )
-    return [
-        {str(key): ",".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in entry.items()}
-        for entry in runs
-    ]
+def _with_own_options(jobs: list[list[str]], names: Names) -> list[list[str]]:
+    """Leave out, of several baselines, options that this one does not have and another has; no run comes twice then.
+
+    An option that none of them has stays where it is, to be refused by name.
+    """
+    options = {key for job in jobs for key, _ in map(split_override, job) if key.startswith("baseline.")}
+    chosen = {value for job in jobs for key, value in map(split_override, job) if key == "baseline"}
+    if len(chosen) < 2 or not options:
+        return jobs
+    known = {name: defaults("baseline", name, names).keys() for name in sorted(chosen)}
+    having = {key: {name for name in chosen if key.split(".")[1] in known[name]} for key in options}
+    kept: dict[tuple[str, ...], None] = {}
+    for job in jobs:
+        name = dict(map(split_override, job)).get("baseline")
+        own = (text for text in job if not (found := having.get(split_override(text)[0])) or name in found)
+        kept.setdefault(tuple(own))
+    return [list(job) for job in kept]
 
 
 def _product(overrides: Sequence[str], names: Names, *, multirun: bool) -> Iterator[list[str]]:
@@ -149,8 +145,26 @@ def _values(text: str, names: Names) -> list[str]:
     return [f"{key}={item}" for item in override.sweep_string_iterator()]
 
 
-def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> dict[str, Any]:
+def defaults(group: str, name: str, names: Names) -> dict[str, Any]:
+    """Return the configuration of one name of a group; what has to be given is ``???``."""
+    override = f"adapter@adapters.fixed={name}" if group == "adapter" else f"{group}={name}"
+    composed = compose([override], names, missing=True)
+    return dict(composed["adapters"]["fixed"] if group == "adapter" else composed[group])
+
+
+def compose(overrides: Sequence[str], names: Names, *, config: str = "run", missing: bool = False) -> dict[str, Any]:
     """Return the composed configuration of one run, resolved, with the chosen names under ``choices``.
+
+    Parameters
+    ----------
+    overrides
+        Single-valued, as :func:`expand` gives them.
+    names
+        What can be named.
+    config
+        Which configuration of ours.
+    missing
+        Whether values that have to be given may be missing: they stay ``???``.
 
     Raises
     ------
@@ -183,7 +197,7 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run") -> d
         OmegaConf.set_struct(composed, False)
         composed.pop("hydra")
         # a mapping of plain values; `???` left in it is caught here
-        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(composed, resolve=True, throw_on_missing=not missing)
     except MissingMandatoryValue as error:
         key = str(error.full_key)
         raise InputError("needs a value", key=key, remedy=f"add {key}=VALUE to the command") from error

@@ -17,8 +17,10 @@ from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import Answers, Effects, Fold, FoldMaker, Inputs, Training
 from pertbase.folds._reasons import write_reasons
 from pertbase.runs._guard import ForeignError, first_line, guarded
+from pertbase.runs._parameters import check_parameters
 from pertbase.runs._plan import DataShelf, Plan
 from pertbase.runs._reasons import Knowledge, score_reasons, write_reason_records
+from pertbase.runs._shown import SHOWN, Shown, write_shown
 from pertbase.runs._store import FOLDS, Run
 
 if TYPE_CHECKING:
@@ -119,8 +121,9 @@ def _workspace(baseline: Any, run: Run, plan: Plan) -> Mapping[str, Any]:
     """Tell a baseline that trains, or asks, where and how, and return what of that its predictions depend on."""
     if not hasattr(baseline, "workspace"):
         return {}
-    group = getattr(baseline, "settings_group", "trainer")
-    numbers: Mapping[str, Any] = baseline.workspace(run.folder, plan.config.get(group) or {})
+    groups = getattr(baseline, "settings_group", "trainer")
+    settings = [plan.config.get(group) or {} for group in ([groups] if isinstance(groups, str) else groups)]
+    numbers: Mapping[str, Any] = baseline.workspace(run.folder, *settings)
     return numbers
 
 
@@ -152,13 +155,14 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
     Raises
     ------
     InputError
-        Where it cannot be imported or refuses its parameters.
+        Where it cannot be imported, a value is not of its parameter's type, or it refuses its parameters.
     """
     from hydra.errors import HydraException
     from hydra.utils import instantiate as hydra_instantiate
 
     if not isinstance(config, Mapping) or "_target_" not in config:
         raise InputError(f"a {what} is described by the class in _target_", key=f"{what}._target_", value=config)
+    check_parameters(config, what)
     try:
         # plain lists and dictionaries, which a baseline can keep and write down
         return hydra_instantiate(dict(config), _convert_="all")
@@ -210,6 +214,9 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     if plan.config.get("cells"):
         _keep_cells(run, baseline, inputs)
     reasons = _write_reasons(run, given)
+    shown = baseline.shown(inputs) if hasattr(baseline, "shown") else None
+    if shown is not None:
+        write_shown(shown, run.folder / SHOWN)
     able = reasons is not None and "reference_paths" in fold.truth.questions.columns
     knowledge = Knowledge.of_fold(fold) if able else None
     scores: dict[str, Any] = {}
@@ -226,7 +233,8 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
         answers.write(run.folder / "answers" / f"{name}.parquet")
         scores[name] = {**outcome(answers, fold.truth).to_dict(), "adapter": adapter.describe()}
         if knowledge is not None:
-            scores[name] |= _reasoned(run, name, replace(answers, reasons=reasons, _checked=True), fold, knowledge)
+            reasoned = replace(answers, reasons=reasons, _checked=True)
+            scores[name] |= _reasoned(run, name, reasoned, fold, knowledge, shown)
     whole: dict[str, Any] = {"fold_hash": fold.hash, "simulated": fold.simulated, "adapters": scores}
     if isinstance(given, Effects) and fold.truth.effects is not None:
         whole["expression"] = expression(given, fold.truth).to_dict()
@@ -235,9 +243,11 @@ def _carry_out(run: Run, plan: Plan, fold: Fold, baseline: Any) -> None:
     run.mark("complete", finished=_now(), **_provenance(baseline))
 
 
-def _reasoned(run: Run, name: str, answers: Answers, fold: Fold, knowledge: Knowledge) -> dict[str, Any]:
+def _reasoned(
+    run: Run, name: str, answers: Answers, fold: Fold, knowledge: Knowledge, shown: Shown | None
+) -> dict[str, Any]:
     """Return the scores of the reasons of one adapter's answers, and write those of every question."""
-    found = score_reasons(answers, fold.truth, knowledge)
+    found = score_reasons(answers, fold.truth, knowledge, shown=shown)
     if found is None:
         return {}
     write_reason_records(found.records, run.folder / "reasoning" / f"{name}.parquet")
@@ -302,6 +312,7 @@ def _provenance(baseline: Any) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": getattr(baseline, "device", "cpu"),
+        **({"speaks_of": baseline.speaks_of} if baseline.speaks_of else {}),
         # what a language model was asked, and what that took
         **({"asked": baseline.account()} if hasattr(baseline, "account") else {}),
     }

@@ -18,6 +18,8 @@ from pertbase.runs._report import marked
 
 __all__ = ["check", "difficulty", "make", "manifest", "questions", "show", "split"]
 
+_QUESTION_FILES = (".csv", ".jsonl", ".parquet")
+
 
 def _specs(
     overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf
@@ -94,6 +96,13 @@ def questions(arguments: list[str]) -> int:
     for key in ("fold_dir", "output"):
         if key not in own:
             raise InputError("is missing", key=key, remedy=f"add {key}=...")
+    if (ending := Path(own["output"]).suffix) not in _QUESTION_FILES:
+        raise InputError(
+            f"questions are not written as {ending or 'a file without an ending'}",
+            key="output",
+            value=own["output"],
+            remedy=f"end it in {' or '.join(_QUESTION_FILES)}",
+        )
     truth = read_truth(own["fold_dir"], split=own.get("split", "test"), paths=own.get("paths"))
     asked = hide(mini_of(truth.questions, own.get("mini")))
     if Path(own["output"]).suffix == ".csv":

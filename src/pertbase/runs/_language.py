@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
 
 from pertbase._io import canonical_json
+from pertbase._metrics import MIN_CLASS_QUESTIONS
 from pertbase.folds import STATUSES
 from pertbase.runs._report import FoldTable, Report
 from pertbase.runs._section import MISSING, Section
+from pertbase.runs._shown import SHOWN, read_shown
 from pertbase.runs._store import Run
 
 __all__ = ["fold_language_sections", "language_sections"]
 
 NO_PATH = "no_path"
 _ASKED_NOTES = (
-    "statuses are of answers to the questions of this fold; those without an outcome count as wrong",
-    "replies: where in them the answer stood (json, mended json, a tag, a line, a word), or why there is none",
+    (
+        "answered by: letters, the likeliest of the listed outcomes, or the replies; ok and other statuses: of these "
+        "answers to the questions of this fold, and those without an outcome count as wrong"
+    ),
+    (
+        "replies: where in them an answer stood (json, mended json, a tag, a line, a word), or why there is none; "
+        "where letters answer, a reply gives the reason alone"
+    ),
     "tokens and seconds: of all responses that the run uses, val among it",
     "asked: by the last command; the others were kept from before",
 )
@@ -43,10 +52,12 @@ def _of_fold(table: FoldTable, adapter: str) -> Iterator[Section]:
     differences = _differences(table, asked, adapters)
     if len(differences):
         notes = ["balanced accuracy, paired on the same questions; fixed: answers as they were given"]
-        yield Section(f"{table.title}: what showing paths changes", differences, notes)
+        yield Section(f"{table.title}: what showing paths changes", differences, [*notes, *_shown_notes(table, asked)])
     conflict = _conflict(table, adapters)
     if len(conflict):
         notes = ["of the paths laid over the fold; a model that follows paths has to choose there"]
+        if (conflict == MISSING).any(axis=None):
+            notes.append(f"no balanced accuracy where an outcome has fewer than {MIN_CLASS_QUESTIONS} questions")
         yield Section(f"{table.title}: where the paths imply both up and down", conflict, notes)
     yield Section(f"{table.title}: what language models were asked", _asked(table, asked, main), _ASKED_NOTES)
 
@@ -76,6 +87,23 @@ def _differences(table: FoldTable, asked: list[Run], adapters: list[str]) -> pd.
     return pd.DataFrame(rows)
 
 
+def _shown_notes(table: FoldTable, asked: list[Run]) -> list[str]:
+    """Return with how many questions paths were shown, and on how many two runs were shown other ones."""
+    shown = {}
+    for run in asked:
+        found = read_shown(run.folder / SHOWN)
+        if found is not None and any(paths is not None for paths in found.values()):
+            shown[table.label(run)] = {name: set(paths or ()) for name, paths in found.items()}
+    notes = [
+        f"{label}: {sum(map(bool, paths.values())):,} of {len(paths):,} questions came with paths"
+        for label, paths in shown.items()
+    ]
+    for (one, first), (two, second) in combinations(shown.items(), 2):
+        other = sum(first[name] != second.get(name) for name in first)
+        notes.append(f"{one} and {two}: other paths with {other:,} of {len(first):,} questions")
+    return notes
+
+
 def _conflict(table: FoldTable, adapters: list[str]) -> pd.DataFrame:
     rows = []
     for run in table.runs:
@@ -88,9 +116,8 @@ def _conflict(table: FoldTable, adapters: list[str]) -> pd.DataFrame:
                 part = parts.get(name)
                 if part is None:
                     continue
-                row.setdefault(f"{name}: n", f"{part['n']:,}")
                 row[f"{name}: BA {adapter}"] = _number(part["balanced_accuracy"])
-                row[f"{name}: accuracy {adapter}"] = _number(part["accuracy"])
+                row[f"{name}: right {adapter}"] = _counted(part["accuracy"], part["n"])
         if len(row) > 1:
             rows.append(row)
     return pd.DataFrame(rows).fillna(MISSING)
@@ -107,6 +134,7 @@ def _asked(table: FoldTable, asked: list[Run], main: str) -> pd.DataFrame:
             {
                 "baseline": table.label(run),
                 "model": str(about.get("model")),
+                "answered by": "letters" if run.config["baseline"].get("answer_from") == "options" else "replies",
                 **{name.replace("_", " "): f"{status.get(name, 0):,}" for name in statuses},
                 "replies": ", ".join(f"{count:,} {name}" for name, count in about.get("answers_read_from", {}).items()),
                 "requests": f"{about.get('requests', 0):,}",
@@ -130,6 +158,11 @@ def _cost(about: Mapping[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return MISSING if value is None or value != value else f"{value:.3f}"
+
+
+def _counted(share: float | None, n: int) -> str:
+    """Return a share as a count: of a handful of questions, a number with three digits says too much."""
+    return MISSING if share is None or share != share else f"{round(share * n):,} of {n:,}"
 
 
 def _signed(interval: Any) -> str:

@@ -20,6 +20,11 @@ __all__ = ["ENTRY_POINTS", "GROUPS", "Names"]
 GROUPS = ("data", "fold", "baseline", "adapter", "experiment")
 ENTRY_POINTS = "pertbase.baselines"
 _LANGUAGE = "llm/"
+_COSTLY = {
+    "data": r"^(url|repository):",
+    "baseline": r"^_target_: pertbase\.baselines\.finetuned\.",
+}
+"""What is in the configuration of a data set that would be fetched, and of a language baseline outside ``llm/``."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +82,15 @@ class Names:
         found = {name for name in self.options(group) if name.startswith(_LANGUAGE)}
         for root in (files("pertbase.conf"), *self.config_dirs):
             for name, text in _texts(root.joinpath(group)):
-                if group == "data" and re.search(r"^(url|repository):", text, flags=re.MULTILINE):
+                if group in _COSTLY and re.search(_COSTLY[group], text, flags=re.MULTILINE):
                     found.add(name)
         return found
 
     def match(self, group: str, patterns: Iterable[str], exclude: Sequence[str] = ()) -> list[str]:
         """Return the options that fit a pattern, sorted.
 
-        What is costly, language baselines in their folder ``llm/`` and data sets that would be fetched, is matched
-        by its own name, or by a pattern that names the folder.
+        What is costly, language baselines (those in the folder ``llm/`` and those that are fine-tuned) and data sets
+        that would be fetched, is matched by its own name, or by a pattern that names the folder.
 
         Raises
         ------

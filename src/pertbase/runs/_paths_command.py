@@ -25,7 +25,8 @@ __all__ = ["Shown", "find", "show", "told"]
 
 _ASKED = ("context", "perturbation", "gene")
 _NUMBERS = ("hops", "k", "subnetwork")
-_TEXTS = ("weight", "gate")
+_TEXTS = ("weight",)
+_YAML = ("gate", "shut")
 _OUTCOMES = {1: "up", -1: "down"}
 _NEAREST = 8
 
@@ -74,12 +75,12 @@ def show(arguments: list[str]) -> int:
     own, overrides = {}, []
     for text in rest:
         key, value = split_override(text)
-        if key in (*_ASKED, *_NUMBERS, *_TEXTS, "graph", "output"):
+        if key in (*_ASKED, *_NUMBERS, *_TEXTS, *_YAML, "graph", "output"):
             own[key] = value
         elif key.partition(".")[0] == "data":
             overrides.append(text)
         else:
-            raise unknown_name("option", key, (*_ASKED, "data", "graph", *_NUMBERS, *_TEXTS, "output"))
+            raise unknown_name("option", key, (*_ASKED, "data", "graph", *_NUMBERS, *_TEXTS, *_YAML, "output"))
     for key in _ASKED:
         if not own.get(key):
             raise InputError(
@@ -123,7 +124,7 @@ def find(maker: FoldMaker, spec: PathSpec, *, context: str, perturbation: str, g
         Where there is no graph.
     """
     from pertbase.knowledge._candidates import find_candidates, nothing_left
-    from pertbase.knowledge._gates import EXPRESSED, ks_gate, node_gates
+    from pertbase.knowledge._gates import chosen_gate, node_gates
 
     graph = maker.graph(spec)
     if context not in maker.data.contexts:
@@ -134,11 +135,8 @@ def find(maker: FoldMaker, spec: PathSpec, *, context: str, perturbation: str, g
         raise _unknown("gene", gene, [str(name) for name in labelled.genes])
     basal = basal_levels(labelled, maker.data) if isinstance(maker.data, Screen) else None
     measured = labelled.questions
-    gate = None
-    if basal is not None and spec.gate != "none":
-        in_train = labelled.seen_questions.assign(split="train")
-        gate = EXPRESSED if spec.gate == "expressed" else ks_gate(basal, in_train, matched=spec.matched)
-    options: dict[str, Any] = {name: getattr(spec, name) for name in ("hops", "k", "weight", "subnetwork")}
+    gate = chosen_gate(spec.gate, basal, labelled.seen_questions.assign(split="train"), matched=spec.matched)
+    options: dict[str, Any] = {name: getattr(spec, name) for name in ("hops", "k", "weight", "subnetwork", "shut")}
     options.update(gate=gate, basal=basal)
     asked = pd.DataFrame({"context": [context], "perturbation": [chosen.name], "gene": [gene]})
     found = find_candidates(asked, {chosen.name: chosen}, graph, **options)
@@ -179,7 +177,8 @@ def told(shown: Shown) -> list[str]:
         f"{marked(shown.data, simulated=shown.simulated)}, {shown.context}: {shown.perturbation.name} and {shown.gene}",
         f"measured: {_measured(shown.question)}",
         f"looked for in {shown.graph.name}, {len(shown.graph):,} edges: hops {spec.hops}, weight {spec.weight}, gate "
-        + spec.gate,
+        + (spec.gate if isinstance(spec.gate, str) else "from {:g} to {:g}".format(*spec.gate))
+        + (", shut below one half" if spec.shut else ""),
     ]
     outcome = None if shown.question is None else shown.question["outcome"]
     width = max((len(str(path)) for path in shown.paths), default=0)
@@ -267,6 +266,7 @@ def _spec(own: Mapping[str, str]) -> PathSpec:
             if not own[key].isdigit():
                 raise InputError("is a whole number", key=key, value=own[key])
             options[key] = int(own[key])
+    options |= {key: _understood(key, own[key]) for key in _YAML if key in own}
     if "graph" in own:
         options["graph"] = _graphs(own["graph"])
     return PathSpec(**options)
@@ -277,12 +277,12 @@ def _graphs(text: str) -> Any:
     if not text.startswith(("[", "{")):
         names = tuple(name.strip() for name in text.split(",") if name.strip())
         return names[0] if len(names) == 1 else names
+    remedy = 'name graphs or files with commas between, or quote "graph={path: FILE, columns: {source: NAME}}"'
+    return _understood("graph", text, remedy)
+
+
+def _understood(key: str, text: str, remedy: str | None = None) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(
-            "cannot be understood",
-            key="graph",
-            value=text,
-            remedy='name graphs or files with commas between, or quote "graph={path: FILE, columns: {source: NAME}}"',
-        ) from error
+        raise InputError("cannot be understood", key=key, value=text, remedy=remedy) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pertbase.runs._guard import ForeignError, guarded
 from pertbase.runs._names import Names
 from pertbase.runs._store import Run, run_folder
 
-__all__ = ["DataShelf", "Plan", "Skip", "fold_spec", "make_plans"]
+__all__ = ["DataShelf", "Plan", "Skip", "fold_spec", "make_plans", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -130,27 +130,47 @@ def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) ->
     plans: list[Plan | Skip] = []
     presets: dict[str, str] = {}
     for overrides in jobs:
-        config = compose(overrides, names)
-        choices = config.pop("choices")
-        seed_of(config["seed"], "seed")
-        if config["name"] is not None and not isinstance(config["name"], (str, int)):
-            raise InputError("a name is a text", key="name", value=config["name"])
-        if not config["runs"] or not isinstance(config["runs"], str):
-            raise InputError("is a folder", key="runs", value=config["runs"], remedy="say runs=FOLDER")
-        what = f"{choices['data']} {choices['fold']} {choices['baseline']}"
-        spec = fold_spec(config)
+        plan = plan_of(overrides, names, presets)
+        spec, what = plan.spec, f"{plan.data} {plan.spec.name} {plan.baseline}"
         try:
             # Only where the number of folds depends on the data is anything loaded to plan.
             asks = spec.kind == "published" or spec.test_context == "each"
-            specs = shelf.maker(config["data"]).expand(spec) if asks else [spec]
+            specs = shelf.maker(plan.config["data"]).expand(spec) if asks else [spec]
         except UnsupportedError as error:
             plans.append(Skip(what, str(error)))
         except PertbaseError as error:
             plans.append(Skip(what, str(error), failed=True))
         else:
-            preset = _preset(overrides, config, names, choices["baseline"], presets)
-            plans += [Plan(config, choices["data"], choices["baseline"], one, preset) for one in specs]
+            plans += [replace(plan, spec=one) for one in specs]
     return _by_fold(plans)
+
+
+def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str]) -> Plan:
+    """Return the plan of one job, as it is before data say how many folds it means.
+
+    Parameters
+    ----------
+    overrides
+        Single-valued, as :func:`~pertbase.runs._compose.expand` gives them.
+    names
+        What can be named.
+    presets
+        Each baseline's own preset, filled as they are asked for.
+
+    Raises
+    ------
+    InputError
+        Where the configuration cannot be composed.
+    """
+    config = compose(overrides, names)
+    choices = config.pop("choices")
+    seed_of(config["seed"], "seed")
+    if config["name"] is not None and not isinstance(config["name"], (str, int)):
+        raise InputError("a name is a text", key="name", value=config["name"])
+    if not config["runs"] or not isinstance(config["runs"], str):
+        raise InputError("is a folder", key="runs", value=config["runs"], remedy="say runs=FOLDER")
+    preset = _preset(overrides, config, names, choices["baseline"], presets)
+    return Plan(config, choices["data"], choices["baseline"], fold_spec(config), preset)
 
 
 def _preset(

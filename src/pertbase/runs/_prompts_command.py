@@ -16,7 +16,7 @@ from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf
 from pertbase.runs._section import MISSING, Section, render
 
-__all__ = ["follow", "show"]
+__all__ = ["follow", "show", "write"]
 
 _OWN = ("fold_dir", "n", "split", "paths", "runs", "output", "seed")
 _SPLITS = ("val", "test")
@@ -26,7 +26,7 @@ def show(arguments: list[str]) -> int:
     """Print the prompts of some questions, as they are sent."""
     own, overrides, names = _parsed(arguments)
     _, training, inputs, model = _ready(own, overrides, names)
-    model.fit(training)
+    model.prepare(training)
     asked = replace(inputs, questions=inputs.questions.iloc[: _number(own, 3)].reset_index(drop=True))
     records = model.records(asked)
     requests = [*model.reply_requests(records), *model.letter_requests(records[:1])]
@@ -66,6 +66,31 @@ def follow(arguments: list[str]) -> int:
         "score gained: by the outcome that is implied after the edit; an answer that ignores paths gains nothing",
     ]
     print(render([Section(f"{name}: do answers follow what is shown", pd.DataFrame(rows), notes)], "terminal"))
+    return 0
+
+
+def write(arguments: list[str]) -> int:
+    """Have a model that is told the outcomes of train write reasons for them; write those that hold."""
+    from pertbase.baselines.finetuned import synthesise, write_texts
+
+    own, overrides, names = _parsed(arguments)
+    output = own.get("output", "")
+    if not output.endswith(".jsonl"):
+        raise InputError(
+            "texts are written as JSONL", key="output", value=output or None, remedy="say output=NAME.jsonl"
+        )
+    name, training, _, model = _ready(own, overrides, names)
+    model.workspace(
+        Path(own.get("runs", "runs")) / "data" / "fold" / "name" / "seed", compose(overrides, names)["asking"]
+    )
+    model.fit(training)
+    found = synthesise(model, training, per_outcome=_number(own, 0) if "n" in own else None)
+    write_texts(found, output)
+    rows = [{"texts": key, "n": f"{count:,}"} for key, count in found.counts().items()]
+    notes = [
+        f"{output}: for baseline=sft_reasoned baseline.reasons={output}; others are rejected, with the first reason"
+    ]
+    print(render([Section(f"{name}: reasons by {model.client.title}", pd.DataFrame(rows), notes)], "terminal"))
     return 0
 
 
@@ -123,4 +148,6 @@ def _ready(own: dict[str, str], overrides: list[str], names: Names) -> tuple[str
         raise InputError(
             "asks no language model", key="baseline", value=type(model).__name__, remedy="use baseline=llm/NAME"
         )
+    if fold.paths is not None:
+        model.as_laid(fold.paths.options)
     return fold.name, training, inputs, model

@@ -23,6 +23,7 @@ from pertbase.runs._section import MISSING, Section, render
 if TYPE_CHECKING:
     from pertbase.folds import Answers, Fold, Truth
     from pertbase.knowledge import GeneNames, GeneSets, SignedGraph
+    from pertbase.runs._shown import Shown
     from pertbase.scorers import ReasonScores
 
 __all__ = [
@@ -44,6 +45,12 @@ _SCORES = {
 _EXCESS = {"labels": "F1 over labels", "rewired": "F1 over rewired", "contexts": "F1 over contexts"}
 _AXES = {"right_answer": "answer right", "right_reason": "reason right", "consistent": "reason agrees"}
 _NOTES = (
+    (
+        "best path: F1 with the single reference it fits best; connected: leads from what is perturbed to the readout "
+        "gene; on path: share of triplets on such a way; consistent: implies the answer; in graph, in prompt: share of "
+        "triplets that the graph, or the paths that were shown, bear out; GO: how alike by gene sets the genes in "
+        "between are"
+    ),
     "over questions with a change and a reference; F1 is signed: a triplet with the wrong sign is wrong; no reason: 0",
     "over ...: F1 less what it is with permuted labels, in a degree-preserving rewired graph, in another context",
     "controls have the true outcome and a reason that knows nothing: what they score, a score can be had for",
@@ -129,14 +136,25 @@ def _names(source: str | None) -> GeneNames:
     return gene_names(source)
 
 
-def score_reasons(answers: Answers, truth: Truth, knowledge: Knowledge, *, preset: str = "axes") -> ReasonScores | None:
-    """Return the scores of the reasons of answers; None where there are no reasons, or no references for them."""
+def score_reasons(
+    answers: Answers, truth: Truth, knowledge: Knowledge, *, preset: str = "axes", shown: Shown | None = None
+) -> ReasonScores | None:
+    """Return the scores of the reasons of answers; None where there are no reasons, or no references for them.
+
+    ``shown`` are the paths that a model was shown, where it was not the fold's own candidates.
+    """
     from pertbase.scorers import reasoning
 
     if answers.reasons is None or "reference_paths" not in truth.questions.columns:
         return None
     return reasoning(
-        answers, truth, graph=knowledge.graph, gene_sets=knowledge.gene_sets, names=knowledge.names, preset=preset
+        answers,
+        truth,
+        graph=knowledge.graph,
+        gene_sets=knowledge.gene_sets,
+        names=knowledge.names,
+        preset=preset,
+        shown=shown,
     )
 
 
@@ -218,9 +236,7 @@ def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list
         Label -> what :meth:`ReasonScores.to_dict` returned, read back or not.
     """
     first = next(iter(scores.values()))
-    notes = [f"{name}: {note}" for name, one in scores.items() for note in one["notes"]]
-    if len(scores) == 1:
-        notes = list(first["notes"])
+    notes = _notes_of(scores)
     if first["n"] < MINIMUM_OF_A_CLASS:
         asked = {"with a change and a reference": "n", "with a reason": "n_with_reason"}
         counts = pd.DataFrame(
@@ -229,7 +245,8 @@ def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list
         )
         few = (
             f"no score of reasons is printed below {MINIMUM_OF_A_CLASS} questions with a change and a reference; "
-            "ask more (mini=, fold.per_outcome), or make the fold with another seed or a larger fold.test_share"
+            "ask more (mini=, fold.per_outcome) or what paths lead to (fold.reached=3), or make the fold with another "
+            "seed or a larger fold.test_share"
         )
         return [Section(f"{title}: reasons", counts, [few])]
     return [
@@ -239,6 +256,15 @@ def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list
         Section(f"{title}: where there is no change, or no reference", _apart_table(scores), _APART_NOTES),
         *_context_section(title, scores),
     ]
+
+
+def _notes_of(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the notes of all answers, each once: with whose it is, where it is not everybody's."""
+    whose: dict[str, list[str]] = {}
+    for name, one in scores.items():
+        for note in one["notes"]:
+            whose.setdefault(note, []).append(name)
+    return [note if len(names) == len(scores) else f"{', '.join(names)}: {note}" for note, names in whose.items()]
 
 
 def _score_table(scores: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import math
 import pandas as pd
 
 from pertbase.folds import OUTCOMES
+from pertbase.runs._finetuned import finetuned_sections
 from pertbase.runs._language import language_sections
 from pertbase.runs._published import MARK, published
 from pertbase.runs._reasons import run_sections
@@ -37,12 +38,13 @@ def sections(
         found += _matrix_section(report, data, adapter)
         found += _means_section(report, data, adapter)
     found += language_sections(report, adapter)
+    found += finetuned_sections(report, adapter)
     found += run_sections(report, adapter)
     if shortcuts:
         found += [section for table in report.folds if (section := _shortcut_section(report, table, adapter))]
     for figures in published(report.data):
         shown = figures.table.map(lambda value: f"{value:.3f}".rstrip("0") if isinstance(value, float) else str(value))
-        found.append(Section(f"{figures.title} ({MARK})", shown.reset_index(), [f"source: {figures.source}"]))
+        found.append(Section(f"{figures.title} ({MARK})", shown.reset_index(), figures.told))
     return [*found, _terms(report)]
 
 
@@ -144,6 +146,7 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
             "measured ones; near 1 where those are not, a baseline says the same of every perturbation"
         )
     notes += [f"same answers, counted by outcome: {', '.join(names)}" for names in _alike(table, main)]
+    notes += table.unspoken(main)
     if scored.loc[scored["adapter"] == main, "flagged"].any():
         notes.append("* thresholds could not be fitted on held-out outcomes: fixed ones are used")
     warned: dict[str, None] = {}

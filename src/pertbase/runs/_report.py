@@ -2,138 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pertbase._intervals import Interval
+from pertbase._pictures import marked
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds import FoldSpec, Truth, read_manifest, read_truth, remedies
-from pertbase.runs._store import Run, find_runs
+from pertbase.folds import read_manifest
+from pertbase.runs._fold_table import CEILING, FoldTable
+from pertbase.runs._store import MAIN, Run, find_runs
 
-__all__ = ["CEILING", "SHORTCUTS", "FoldTable", "Report", "collect", "marked"]
+__all__ = ["CEILING", "MAIN", "SHORTCUTS", "FoldTable", "Report", "collect", "marked", "refuse_other_folds"]
 
-CEILING = "replicate ceiling"
 SHORTCUTS = ("gene_prior_balanced", "basal_expression", "reachability", "asked_elsewhere", "cross_context")
 """The nested predictors of the shortcut decomposition, in their order; those that were run are used."""
-MAIN = "calibrated"
 
 
-@dataclass(frozen=True, eq=False)
-class FoldTable:
-    """All complete runs on one fold.
-
-    Parameters
-    ----------
-    data, fold, hash, simulated
-        Which fold.
-    manifest
-        Its ``fold.yaml``: notes and certificate among it.
-    runs
-        The runs, sorted by name and seed.
-    folder
-        The fold's folder.
-    """
-
-    data: str
-    fold: str
-    hash: str
-    simulated: bool
-    manifest: dict[str, Any]
-    runs: tuple[Run, ...]
-    folder: Path
-
-    @cached_property
-    def truth(self) -> Truth:
-        """The fold's test questions with outcomes."""
-        return read_truth(self.folder)
-
-    @property
-    def certificate(self) -> dict[str, Any]:
-        """What the fold can decide."""
-        return dict(self.manifest["certificate"])
-
-    @property
-    def ranks(self) -> bool:
-        """Whether there are enough test questions of each class to rank baselines."""
-        return bool(self.certificate["ranks_baselines"])
-
-    @property
-    def remedies(self) -> list[str]:
-        """What may help where it cannot rank baselines; empty where it can."""
-        counts = self.certificate["questions"]["test"]
-        return [] if self.ranks else remedies(FoldSpec.from_dict(self.manifest["spec"]), counts)
-
-    @property
-    def title(self) -> str:
-        """Data set and fold, and whether the cells are simulated."""
-        return f"{marked(self.data, simulated=self.simulated)}: {self.fold}"
-
-    def label(self, run: Run) -> str:
-        """Return what a run is called among these: its name, and its seed where there are several."""
-        several = len({one.config["seed"] for one in self.runs}) > 1
-        return f"{run.config['name']}, seed {run.config['seed']}" if several else str(run.config["name"])
-
-    def main_adapter(self, wanted: str) -> str:
-        """Return the adapter asked for where some run was answered with it, else the first there is."""
-        known = list(dict.fromkeys(name for run in self.runs for name in run.adapters))
-        return wanted if wanted in known or not known else known[0]
-
-    def rows(self) -> pd.DataFrame:
-        """Return one row a run and adapter: every score, the ceiling first where there is one."""
-        rows = [self._ceiling()] if self.certificate.get("ceiling") else []
-        rows += [self._row(run, adapter) for run in self.runs for adapter in run.adapters]
-        return pd.DataFrame(rows)
-
-    def _where(self) -> dict[str, Any]:
-        return {"data": self.data, "simulated": self.simulated, "fold": self.fold, "fold_hash": self.hash}
-
-    def _ceiling(self) -> dict[str, Any]:
-        ceiling = self.certificate["ceiling"]
-        value = ceiling["corrected"] if self.ranks else None
-        return {**self._where(), "baseline": CEILING, "adapter": "", "balanced_accuracy": _number(value)}
-
-    @staticmethod
-    def _pairwise(run: Run) -> dict[str, float]:
-        """Return how alike an expression baseline's effects of different perturbations are, and the measured ones."""
-        found = run.scores.get("expression", {}).get("pairwise", {})
-        return {f"pairwise_{side}": _number(found.get(side)) for side in ("predicted", "measured")}
-
-    def _row(self, run: Run, adapter: str) -> dict[str, Any]:
-        scores = run.scores["adapters"][adapter]
-        return {
-            **self._where(),
-            "baseline": run.config["name"],
-            "seed": run.config["seed"],
-            "adapter": adapter,
-            "n": scores["n"],
-            **_spread("balanced_accuracy", scores["balanced_accuracy"]),
-            **_spread("accuracy", scores["accuracy"]),
-            **{name: _number(scores[name]) for name in ("macro_f1", "micro_f1", "weighted_f1")},
-            "auroc_called": _number(scores["auroc_called"]["value"]),
-            "auroc_direction": _number(scores["auroc_direction"]["value"]),
-            "ambiguous": _number(scores["ambiguous"]["share"]),
-            "coverage": _number(scores["coverage"]),
-            "supported_balanced_accuracy": _number(scores["supported_balanced_accuracy"]["value"]),
-            **self._pairwise(run),
-            "without_outcome": scores["n_without_outcome"],
-            **{
-                f"{measure}_{outcome}": _number(values[measure])
-                for outcome, values in scores["per_outcome"].items()
-                for measure in ("precision", "recall", "f1")
-            },
-            "flagged": bool(scores["adapter"].get("flagged", False)),
-            "thresholds": scores["adapter"],
-            "run": str(run.folder),
-        }
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """Runs, by fold.
 
@@ -163,6 +52,30 @@ class Report:
     def data(self) -> tuple[str, ...]:
         """The data sets, sorted."""
         return tuple(sorted({table.data for table in self.folds}))
+
+    def __getitem__(self, name: str) -> FoldTable:
+        """Return the table of a fold, by its name, or by ``DATA/FOLD`` where several data sets have one of it."""
+        several = len(self.data) > 1
+        found = {f"{table.data}/{table.fold}" if several else table.fold: table for table in self.folds}
+        if name not in found:
+            raise unknown_name("fold", name, found, file=self.runs)
+        return found[name]
+
+    def __repr__(self) -> str:
+        from pertbase.runs._report_view import report_line
+
+        return report_line(self)
+
+    def _repr_html_(self) -> str:
+        from pertbase.runs._report_view import report_html
+
+        return report_html(self, MAIN)
+
+    def grid(self, data: str, *, adapter: str = MAIN) -> pd.DataFrame:
+        """Return balanced accuracy, baselines x folds of one data set; see :func:`pertbase.plot.table`."""
+        from pertbase.runs._report_view import grid
+
+        return grid(self, data, adapter)
 
     def means(self, data: str, *, adapter: str = MAIN, level: float = 0.95) -> pd.DataFrame:
         """Return the mean balanced accuracy of each baseline over a data set's folds, with joint intervals.
@@ -271,11 +184,6 @@ class Report:
         return [(run, of[second, seed]) for (name, seed), run in of.items() if name == first and (second, seed) in of]
 
 
-def marked(data: str, *, simulated: bool) -> str:
-    """Return a data set's name as it stands in titles: nobody may take simulated cells for real ones."""
-    return f"{data} (simulated)" if simulated and "simulated" not in data else data
-
-
 def _difference_row(data: str, fold: str, seed: Any, interval: Interval) -> dict[str, Any]:
     return {
         "data": data,
@@ -286,18 +194,6 @@ def _difference_row(data: str, fold: str, seed: Any, interval: Interval) -> dict
         "high": interval.high,
         "note": interval.note,
     }
-
-
-def _spread(name: str, interval: dict[str, Any]) -> dict[str, float]:
-    return {
-        name: _number(interval["value"]),
-        f"{name}_low": _number(interval["low"]),
-        f"{name}_high": _number(interval["high"]),
-    }
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] = ()) -> Report:
@@ -345,7 +241,8 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
     )
 
 
-def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
+def refuse_other_folds(data: str, fold: str, runs: Sequence[Run]) -> None:
+    """Raise where runs of one data set and fold were made on folds with different content."""
     by_hash: dict[str, list[Run]] = {}
     for run in runs:
         by_hash.setdefault(run.config["fold_hash"], []).append(run)
@@ -355,12 +252,16 @@ def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
             for value, members in by_hash.items()
         )
         raise InputError(
-            f"runs of {key[0]}/{key[1]} were made on {len(by_hash)} different folds",
+            f"runs of {data}/{fold} were made on {len(by_hash)} different folds",
             file=runs[0].folder.parents[1],
             key="fold_hash",
             value=told,
             remedy="run them again on one fold, or move one group to another folder",
         )
+
+
+def _table(key: tuple[str, str], runs: list[Run]) -> FoldTable:
+    refuse_other_folds(*key, runs)
     manifest = read_manifest(runs[0].fold_folder)
     runs = sorted(runs, key=lambda run: (str(run.config["name"]), int(run.config["seed"])))
     return FoldTable(

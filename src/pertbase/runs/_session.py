@@ -5,17 +5,74 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from pertbase.errors import PertbaseError
 from pertbase.runs._compose import expand
 from pertbase.runs._execute import Outcome, execute
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans
 
-__all__ = ["run_session", "summary"]
+__all__ = ["Session", "run", "run_session", "summary"]
 
 Say = Callable[[str], None]
 _TRAINING = logging.getLogger("pertbase.training")
+
+
+@dataclass(frozen=True, repr=False)
+class Session:
+    """How runs ended that were asked for together.
+
+    Parameters
+    ----------
+    outcomes
+        In the order they were run.
+    """
+
+    outcomes: tuple[Outcome, ...]
+
+    def __repr__(self) -> str:
+        return summary(self.outcomes)
+
+
+def run(
+    *overrides: str,
+    config_dir: str | Path | Sequence[str | Path] = (),
+    dry_run: bool = False,
+    say: Say = print,
+) -> Session:
+    """Run baselines on folds, as the command ``pertbase run -m`` does, and keep the runs in ``runs=FOLDER``.
+
+    A class of a notebook is named ``__main__.CLASS`` in the configuration of its baseline.
+
+    Parameters
+    ----------
+    overrides
+        ``key=value``, with lists and patterns: ``"baseline=additive,no_change"``, ``"fold=glob(*)"``.
+    config_dir
+        Folders of your own, each with ``baseline/``, ``data/``, ...
+    dry_run
+        Say what would be run, and stop.
+    say
+        Takes the lines that tell how it goes.
+
+    Raises
+    ------
+    InputError
+        Where a name, an option or a pattern is wrong: nothing is run then.
+    PertbaseError
+        Where runs failed; the others are done.
+    """
+    folders = [config_dir] if isinstance(config_dir, (str, Path)) else config_dir
+    outcomes = run_session(
+        overrides, multirun=True, config_dirs=[Path(folder) for folder in folders], dry_run=dry_run, say=say
+    )
+    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+    if failed:
+        first = f"{failed[0].what}: {failed[0].reason}".rstrip(".")
+        raise PertbaseError(f"{len(failed)} of {len(outcomes)} runs failed, the first of them {first}")
+    return Session(tuple(outcomes))
 
 
 def run_session(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from pertbase._html import shown
 from pertbase._io import cut, plain, read_mapping, sha256_text, write_json, write_text, write_yaml
-from pertbase.errors import InputError, PertbaseError
-from pertbase.folds import Answers, Effects
+from pertbase.errors import InputError, PertbaseError, unknown_name
+from pertbase.folds import Answers, Effects, Fold, open_fold
+from pertbase.runs._run_scores import RunScores
 
-__all__ = ["FOLDS", "Run", "find_runs", "run_folder"]
+if TYPE_CHECKING:
+    import pandas as pd
 
+__all__ = ["FOLDS", "MAIN", "Run", "find_runs", "flat", "run_folder"]
+
+MAIN = "calibrated"
+"""The adapter that stands for a run where one alone is shown."""
 FOLDS = "_folds"
 """Where, among runs, the folds they share are kept."""
 _LONGEST = 120
@@ -97,7 +104,7 @@ class Run:
         return str(self.status.get("reason", ""))
 
     @cached_property
-    def scores(self) -> dict[str, Any]:
+    def scores(self) -> RunScores:
         """Scores by adapter: values only, no timings."""
         scores = read_mapping(self.folder / "scores.json")
         if not isinstance(scores.get("adapters"), dict):
@@ -107,7 +114,7 @@ class Run:
                 key="adapters",
                 remedy="remove the run's folder, and run it again",
             )
-        return scores
+        return RunScores(scores)
 
     @property
     def fold_folder(self) -> Path:
@@ -119,16 +126,86 @@ class Run:
         """The adapters it was answered with; one that does not fit the baseline is left out."""
         return tuple(name for name in self.config["adapters"] if "skipped" not in self.scores["adapters"].get(name, {}))
 
-    def answers(self, adapter: str) -> Answers:
-        """Return the answers of one adapter."""
+    @property
+    def main_adapter(self) -> str:
+        """The adapter that is meant where none is named: ``calibrated``, else the first there is.
+
+        Raises
+        ------
+        InputError
+            Where the run is not complete, or no adapter fits the baseline.
+        """
+        self._finished()
+        if not self.adapters:
+            raise InputError("no adapter fits the baseline", file=self.folder, key="adapters")
+        return MAIN if MAIN in self.adapters else self.adapters[0]
+
+    @cached_property
+    def fold(self) -> Fold:
+        """The fold it ran on, with the paths it was given and without cells.
+
+        ``pertbase.open_fold(run.fold_folder, screen=...)`` has the cells too.
+        """
+        layer = self.config.get("paths_hash")
+        fold = open_fold(self.fold_folder, paths=None if layer is None else str(layer)[:12])
+        return fold if layer is not None else replace(fold, paths=None)
+
+    def answers(self, adapter: str | None = None) -> Answers:
+        """Return the answers of one adapter, of :attr:`main_adapter` where none is named."""
+        if adapter is None:
+            adapter = self.main_adapter
+        elif adapter not in self.config["adapters"]:
+            raise unknown_name("adapter", adapter, self.config["adapters"], file=self.folder)
         return Answers.read(self.folder / "answers" / f"{adapter}.parquet")
 
+    @cached_property
+    def reasons(self) -> pd.DataFrame | None:
+        """The reasons of its answers, ``id``, ``triplets`` and ``text``; None where it gave none."""
+        return self.answers().reasons
+
     def effects(self) -> Effects:
-        """Return the predicted effects of an expression baseline."""
-        return Effects.read(self.folder / "effects.h5ad")
+        """Return the predicted effects of an expression baseline.
+
+        Raises
+        ------
+        InputError
+            Where the baseline answers questions itself, or the run is not complete.
+        """
+        path = self.folder / "effects.h5ad"
+        if not path.exists():
+            self._finished()
+            raise InputError(
+                "holds no effects: the baseline answers questions itself", file=self.folder, remedy="see answers()"
+            )
+        return Effects.read(path)
+
+    def thresholds(self, adapter: str | None = None) -> tuple[float, float] | None:
+        """Return (tau_up, tau_down) of an adapter of effects; None where it has others, or none."""
+        about = self.scores["adapters"].get(adapter or self.main_adapter, {}).get("adapter", {})
+        up, down = about.get("tau_up"), about.get("tau_down")
+        return None if up is None or down is None else (float(up), float(down))
+
+    def _finished(self) -> None:
+        if not self.complete:
+            raise InputError(
+                f"the run is not complete, but {self.state}{': ' + self.reason if self.reason else ''}",
+                file=self.folder,
+                remedy="the same command carries it out, or takes it up again",
+            )
+
+    @property
+    def _place(self) -> str:
+        return "/".join(self.folder.parts[-4:])
 
     def __repr__(self) -> str:
-        return f"Run({'/'.join(self.folder.parts[-4:])}, {self.status.get('state')})"
+        return f"Run({self._place}, {self.status.get('state')})"
+
+    def _repr_html_(self) -> str:
+        if not self.complete:
+            return shown(f"{self!r} {self.reason}")
+        scores = self.scores
+        title = f"{self!r}{' (simulated)' if scores.get('simulated') else ''}"
+        return shown(title, scores.table(), notes=scores.notes())
 
     # -- writing --------------------------------------------------------------------------------------------
 
@@ -221,7 +298,7 @@ def _origin(data: Any) -> str:
 
 
 def _difference(kept: Any, wanted: Any) -> str:
-    first, second = _flat(kept), _flat(wanted)
+    first, second = flat(kept), flat(wanted)
     keys = [
         key
         for key in sorted({*first, *second})
@@ -231,12 +308,13 @@ def _difference(kept: Any, wanted: Any) -> str:
     return "; ".join(told) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their keys, joined with dots."""
     if isinstance(value, Mapping) and value:
-        flat: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for key, item in value.items():
-            flat.update(_flat(item, f"{prefix}.{key}" if prefix else str(key)))
-        return flat
+            found.update(flat(item, f"{prefix}.{key}" if prefix else str(key)))
+        return found
     return {prefix: value}
 
 

@@ -279,5 +279,11 @@ def _true_effects(
 
 
 def load_screen(*, seed: int = 0) -> Screen:
-    """Return the simulated screen alone, without what only scorers and tests may see: ``data=simulated``."""
+    """Return the simulated screen alone, without what only scorers and tests may see: ``data=simulated``.
+
+    Parameters
+    ----------
+    seed
+        Draws everything; 0 is the screen that published tables are of.
+    """
     return simulate_screen(seed=seed).screen

@@ -132,3 +132,14 @@ def test_another_device_under_the_same_name_is_refused(command, single, capsys):
     assert "trainer.precision is '32-true' there" in capsys.readouterr().out
     assert main([*command, "baseline=shift", f"runs={single}", "trainer.checkpoint_every=3"]) == 0
     assert "already" in capsys.readouterr().out
+
+
+def test_shards_are_of_several_gpus_and_change_what_identifies_a_run_only_where_there_are_some():
+    from pertbase.baselines.harness import TrainerSettings
+    from pertbase.errors import InputError
+
+    for others in ({"accelerator": "cpu", "devices": 2}, {"accelerator": "gpu", "devices": 1}):
+        with pytest.raises(InputError, match=r"trainer\.strategy.*several GPUs"):
+            TrainerSettings(strategy="fsdp", **others)
+    assert "strategy" not in TrainerSettings(accelerator="gpu", devices=2).numbers()
+    assert TrainerSettings(accelerator="gpu", devices=2, strategy="fsdp").numbers()["strategy"] == "fsdp"

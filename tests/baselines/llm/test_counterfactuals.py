@@ -46,6 +46,15 @@ def test_a_model_that_follows_paths_follows_every_edit_and_one_that_does_not_non
         assert no.followed.value == (1 if edit == "deleted" else 0)  # it says no_change, whatever is shown
 
 
+def test_where_letters_answer_it_is_their_answers_that_follow_and_no_reply_is_asked_for(chain, rule_client):
+    client = rule_client(name="letters")
+    model = LanguageModel(client=client, preset="global_path", answer_from="options").fit(chain.training)
+    by_edit = {one.edit: one for one in follow(model, chain.inputs, n=10)}
+    assert {request.kind for request in client.heard} == {"letters"}
+    assert by_edit["flipped"].agreed.value == by_edit["flipped"].followed.value == 1
+    assert by_edit["deleted"].followed.value == 1
+
+
 def test_a_swapped_context_counts_where_its_paths_imply_something_else(chain, rule_client):
     # to lower G9 lowers G11 over G10, and raises it over G0, where G10 is off
     edges = {"source": ["G9", "G10", "G9", "G0"], "target": ["G10", "G11", "G0", "G11"], "sign": [1, 1, -1, 1]}
@@ -60,3 +69,23 @@ def test_a_swapped_context_counts_where_its_paths_imply_something_else(chain, ru
     assert context.followed.value == 1
     ignores = LanguageModel(client=rule_client(follows=False, name="no"), preset="cell_path", k=1)
     assert follow(ignores.fit(replace(chain.training, graph=graph)), inputs, n=50)[2].followed.value == 0
+
+
+def test_another_context_is_looked_at_with_the_gate_of_the_paths_that_were_laid(maker):
+    from pertbase.baselines.llm import Encoder
+    from pertbase.folds import FoldSpec, PathSpec
+
+    spec = FoldSpec(
+        kind="unseen_perturbation_genetic", per_outcome=20, reached=3, paths=PathSpec(gate=[0.2, 0.6], shut=True)
+    )
+    fold = maker.draw(spec)
+    fold = replace(fold, paths=maker._lay(fold, spec.paths))
+    inputs, encoder = fold.inputs("test", cells=False), Encoder(preset="cell_path")
+    records, bare = encoder.records(inputs), []
+    for laid in (False, True):
+        if laid:
+            encoder.as_laid(fold.paths.options)
+        # To its own context, a question comes back with the paths that it has.
+        bare.append([encoder.swapped(record, inputs, context=record.context) for record in records])
+    assert bare[1] == records
+    assert bare[0] != records

@@ -74,6 +74,10 @@ def command(small, plugin, runs, *more, n=30):  # type: ignore[no-untyped-def]
     ]  # fmt: skip
 
 
+PATHS = ("paths=own", "paths.gate=[0.2,0.6]", "paths.shut=true", "fold.reached=3")
+"""Questions that paths lead to, some of them through genes that are off."""
+
+
 @pytest.mark.parametrize("name", LANGUAGE)
 def test_every_language_baseline_composes_and_names_its_parameters(name):
     from pertbase.runs._execute import instantiate
@@ -111,7 +115,8 @@ def finished(small, plugin, tmp_path_factory) -> Path:  # type: ignore[no-untype
     runs = tmp_path_factory.mktemp("language") / "runs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        code = main(command(small, plugin, runs, "baseline.preset=no_path,global_path", "paths=own"))
+        more = ("baseline.preset=no_path,global_path,cell_path", *PATHS)
+        code = main(command(small, plugin, runs, *more))
     assert code == 0
     return runs
 
@@ -136,15 +141,89 @@ def test_the_report_shows_presets_side_by_side_raw_and_calibrated_with_what_was_
     assert "BA fixed" in out
     assert "BA calibrated" in out
     assert "what language models were asked" in out
-    # A mini fold this small has too few questions with a reference for scores of reasons.
-    assert "with a change and a reference" in out
-    assert "no score of reasons is printed below 10 questions" in out
+    assert "| letters |" not in out
+    assert "| replies |" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("| tiny_cell_path - tiny |")]
+    assert line.count("[") == 4
     _, page, _ = pertbase(capsys, "report", f"runs={finished}", "format=html", "shortcuts=false")
     assert "Language models" in page
 
 
+def test_the_demo_asks_enough_for_every_table_of_its_report(maker):
+    from pertbase.knowledge._candidates import find_candidates
+    from pertbase.runs._compose import expand
+    from pertbase.runs._plan import fold_spec
+
+    jobs = expand(["experiment=language"], Names(()), multirun=True)
+    configs = [compose(job, Names(())) for job in jobs]
+    (spec,) = {fold_spec(config) for config in configs}
+    assert {config["baseline"].get("preset") for config in configs} >= {"no_path", "global_path", "cell_path"}
+    assert all(config["baseline"]["guided"] for config in configs if "preset" in config["baseline"])
+    fold = maker.draw(spec)
+    asked = maker._lay(fold, spec.paths).join(fold.questions)
+    asked = asked.loc[asked["split"] == "test"].reset_index(drop=True)
+    changed = asked["outcome"].isin(("up", "down"))
+    assert (changed & (asked["reference_paths"].map(len) > 0)).sum() >= 30
+    assert 0 < asked["conflict"].sum() < len(asked)
+    ungated = find_candidates(asked, fold.perturbations, maker.data.graph, hops=spec.paths.hops, k=spec.paths.k)
+    assert sum(len(ungated.paths(row)) != len(paths) for row, paths in enumerate(asked["candidate_paths"])) > 3
+
+
+def of(runs, name):  # type: ignore[no-untyped-def]
+    return next(run for run in find_runs(runs) if run.config["name"] == name)
+
+
+def test_the_report_scores_reasons_beside_nulls_and_controls_and_shows_conflicts_with_their_number(finished, capsys):
+    _, out, _ = pertbase(capsys, "report", f"runs={finished}", "format=md")
+    reasons = out.split("each: reasons\n")[1].split("##")[0]
+    for told in (
+        "| tiny |",
+        "| tiny_cell_path |",
+        "F1 over labels",
+        "control: copied",
+        "control: invented",
+        "in prompt",
+    ):
+        assert told in reasons
+    assert "in graph, in prompt: share of triplets" in reasons
+    assert of(finished, "tiny").scores["adapters"]["fixed"]["reasoning"]["n"] >= 10
+    conflict = out.split("where the paths imply both up and down")[1].split("##")[0]
+    parts = of(finished, "tiny").scores["adapters"]["calibrated"]["by_conflict"]
+    for name in ("conflict", "no conflict"):
+        n = parts[name]["n"]
+        assert f" of {n} |" in conflict
+    assert parts["conflict"]["n"] > 0
+    # A row each, language models and whatever else answered.
+    assert sum(line.startswith("| tiny") for line in conflict.splitlines()) == 3
+
+
+def test_each_preset_is_measured_against_what_it_was_shown(finished, capsys):
+    from pertbase.runs._shown import SHOWN, read_shown
+
+    shown = {
+        name: read_shown(of(finished, name).folder / SHOWN) for name in ("tiny", "tiny_global_path", "tiny_cell_path")
+    }
+    assert set(shown["tiny"].values()) == {None}
+    fold = of(finished, "tiny_cell_path").fold
+    laid = fold.inputs("test").questions.set_index("id")["candidate_paths"]
+    for name, paths in shown["tiny_cell_path"].items():
+        assert [[list(edge) for edge in path] for path in paths] == [
+            [list(edge) for edge in path] for path in laid[name]
+        ]
+    differ = sum(set(paths) != set(shown["tiny_cell_path"][name]) for name, paths in shown["tiny_global_path"].items())
+    assert 0 < differ < 90
+    _, out, _ = pertbase(capsys, "report", f"runs={finished}", "format=md")
+    assert f"- tiny_cell_path and tiny_global_path: other paths with {differ} of 90 questions" in out
+    assert "- tiny_global_path: 90 of 90 questions came with paths" in out
+    grounded = {
+        name: of(finished, name).scores["adapters"]["fixed"]["reasoning"]["scores"]["grounded_prompt"] for name in shown
+    }
+    n = of(finished, "tiny").scores["adapters"]["fixed"]["reasoning"]["n"]
+    assert [grounded[name]["n"] for name in shown] == [0, n, n]
+
+
 def test_the_same_prompts_under_another_name_are_never_asked_again(finished, small, plugin, capsys):
-    more = ("baseline.preset=no_path", "paths=own", "name=again", "baseline.answer_from=options")
+    more = ("baseline.preset=no_path", *PATHS, "name=again", "baseline.answer_from=options")
     code, _, err = pertbase(capsys, *command(small, plugin, finished, *more))
     assert code == 0, err
     run = next(run for run in find_runs(finished) if run.config["name"] == "again")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pertbase.baselines.llm import LanguageModel, Request, Sampling, TransformersClient
-from pertbase.baselines.llm._clients._transformers import merged
+from pertbase.baselines.llm._clients._transformers import chat_text, merged
 from pertbase.errors import InputError
 
 torch = pytest.importorskip("torch")
@@ -106,10 +106,14 @@ def test_samples_are_drawn_from_their_seed_and_leave_torch_as_it_was(client):
     assert [one.text for one in asked(client, more, Sampling(temperature=1.0, max_tokens=8, seed=4))] != first
 
 
+def rendered(client, messages, *, thinking=None):
+    return chat_text(client._load()[0], messages, chat=client.chat, thinking=thinking)
+
+
 def test_thinking_is_switched_by_the_chat_template(client):
     messages = (("user", "G1?"),)
-    assert client._text(messages, thinking=False).endswith("<|assistant|><think></think>")
-    assert client._text(messages, thinking=None).endswith("<|assistant|>")
+    assert rendered(client, messages, thinking=False).endswith("<|assistant|><think></think>")
+    assert rendered(client, messages).endswith("<|assistant|>")
 
 
 def test_a_template_that_refuses_a_system_turn_gets_it_before_the_question(client):
@@ -118,14 +122,14 @@ def test_a_template_that_refuses_a_system_turn_gets_it_before_the_question(clien
         "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
         "[{{ message.content }}]{% endfor %}"
     )
-    assert client._text((("system", "Be brief."), ("user", "G1?")), thinking=None) == "[Be brief.\n\nG1?]"
+    assert rendered(client, (("system", "Be brief."), ("user", "G1?"))) == "[Be brief.\n\nG1?]"
     assert merged((("user", "G1?"),)) == (("user", "G1?"),)
 
 
 def test_a_base_model_without_a_template_gets_plain_text(client):
     tokenizer, _ = client._load()
     tokenizer.chat_template = None
-    assert client._text((("system", "Be brief."), ("user", "G1?")), thinking=None) == "Be brief.\n\nG1?\n"
+    assert rendered(client, (("system", "Be brief."), ("user", "G1?"))) == "Be brief.\n\nG1?\n"
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path):
@@ -180,3 +184,5 @@ def test_random_weights_of_the_size_of_qwen3_4b_answer_on_a_gpu(tiny_model):
     replies, letters = requests_of([f"{text}{number}" for text in TEXTS for number in range(20)])
     found = asked(client, [*replies, *letters], Sampling(max_tokens=16))
     assert all(np.isfinite(one.letters).all() for one in found[len(replies) :])
+    held = asked(client, replies[:8], Sampling(max_tokens=16, guided=True))
+    assert all(one.text.startswith('{"triplets": [') for one in held)

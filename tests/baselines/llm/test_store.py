@@ -83,7 +83,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "m" / "00001.jsonl"
     lines = path.read_text().split("\n")
     path.write_text("\n".join([lines[0][:20], *lines[1:]]))
-    with pytest.raises(InputError, match="line 1 cannot be read"):
+    with pytest.raises(InputError, match="line 1: cannot be read"):
         ResponseStore(tmp_path / "m", IDENTITY)
 
 

@@ -42,7 +42,7 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_attr_annotations = False
 napoleon_custom_sections = ["Presets"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]

@@ -176,9 +176,17 @@ def _told(room: str, name: str, value: Any) -> list[str]:
     return [f"``{text if len(text) <= 100 else text[:97] + '...'}``"]
 
 
+def keep_sentences(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    """Keep napoleon from taking what stands before a colon for the type of a property: it is a sentence here."""
+    if what in ("attribute", "property", "data"):
+        lines.insert(0, "")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Tell Sphinx."""
     app.add_directive("options", Options)
     app.add_directive("named", Named)
     app.connect("config-inited", write_rooms)
+    # Before napoleon, at 500.
+    app.connect("autodoc-process-docstring", keep_sentences, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

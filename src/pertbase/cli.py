@@ -45,7 +45,8 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase list baselines NAME               its options, with defaults and meaning; so for folds, data, adapters, ...
   pertbase new baseline NAME                 a plug-in to start from, with its test
 
-Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true.
+Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true; of an
+experiment, part=gpu or part=all for what it leaves to a GPU.
 Beside the questions of a fold, paths=own|human lays candidate and reference paths; paths.hops=2 and so on.
 Options of a part are given as part.key=value, for example fold.seed=1 data.path=my.h5ad baseline.ridge=1;
 of several baselines, an option goes to those that have it.

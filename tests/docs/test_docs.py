@@ -59,6 +59,21 @@ def test_a_page_says_what_a_baseline_computes_where_it_comes_from_and_what_it_ca
         assert told in ({"corrected", "upstream"}, {"no_path", "global_path", "cell_path"}) or "finetuned" in module
 
 
+def test_every_name_that_a_page_refers_to_is_public() -> None:
+    referred = {
+        name
+        for path in [*GUIDES, *PAGES.values()]
+        for name in re.findall(r"\{py:\w+\}`~?([\w.]+)`", path.read_text(encoding="utf-8"))
+    }
+    assert len(referred) > 20
+    for name in referred:
+        module, rest = re.fullmatch(r"([a-z_.]+)\.([A-Z][\w.]*)", name).groups()  # type: ignore[union-attr]
+        item = __import__(module, fromlist=["__all__"])
+        assert rest.split(".")[0] in item.__all__, name
+        for part in rest.split("."):
+            item = getattr(item, part)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and no real data."""
@@ -106,10 +121,15 @@ def _understood(name: str, arguments: list[str], capsys: pytest.CaptureFixture[s
         assert not re.search(r"unknown|Did you mean|not of the form|is missing", told), told
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in GUIDES if _blocks(path, "python")], ids=lambda path: path.stem)
 def test_every_python_cell_of_a_guide_runs(path: Path, place: Path) -> None:
     for block in _blocks(path, "python"):
         exec(compile(block, str(path), "exec"), {})
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_every_record_that_a_guide_shows_is_json(path: Path) -> None:
     for block in _blocks(path, "json"):
         for line in block.strip().splitlines():
             assert isinstance(json.loads(line), dict)

@@ -242,6 +242,8 @@ def test_a_mean_over_folds_has_no_difference_until_all_are_there(conf: Setting, 
         ({"columns": {"BA": "balanced_accuracy"}}, "is a mapping of"),
         ({"columns": {}}, "names no column"),
         ({"colums": {}}, "Did you mean 'columns'?"),
+        ({"columns": ["BA"]}, "is a mapping"),
+        ({"rows": ["Additive"]}, "is a mapping"),
     ],
 )
 def test_a_mistake_in_the_table_is_named_with_the_file(conf: Setting, finished: Path, change, said) -> None:  # type: ignore[no-untyped-def]
@@ -258,6 +260,9 @@ def test_a_mistake_in_the_table_is_named_with_the_file(conf: Setting, finished: 
         ({"rows": {"Additive": [0.9]}}, "is a list of 3 figures"),
         ({"rows": {"Additive": [0.9, "high", 1]}}, "is a list of 3 figures"),
         ({"source": ""}, "source"),
+        ({"rows": [0.9]}, "is a mapping"),
+        ({"columns": "BA"}, "is a list"),
+        ({"sources": ["a letter"]}, "is a mapping"),
         ({"sorce": "x"}, "Did you mean 'source'?"),
     ],
 )

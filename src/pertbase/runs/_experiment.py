@@ -182,7 +182,7 @@ def read_experiment(name: str, names: Names) -> Experiment:
     for key in about:
         if key not in ("title", "cost", "runs", "table"):
             raise unknown_name("key of an experiment", str(key), ("title", "cost", "runs", "table"), file=where)
-    costs = {str(part): _of(Cost, given, where, f"cost.{part}") for part, given in (about.get("cost") or {}).items()}
+    costs = {part: _of(Cost, given, where, f"cost.{part}") for part, given in _mapping(about, "cost", where).items()}
     table = about.get("table")
     return Experiment(
         name,
@@ -212,17 +212,27 @@ def _table(given: Any, where: Path) -> TableSpec:
         raise InputError("says what the runs are held against", file=where, key="table", value=given)
     shared = {key: given[key] for key in ("data", "fold", "adapter", "mean_of") if key in given}
     columns = {
-        str(name): _of(ColumnSpec, {**shared, **column} if isinstance(column, dict) else column, where, f"table.{name}")
-        for name, column in (given.get("columns") or {}).items()
+        name: _of(ColumnSpec, {**shared, **column} if isinstance(column, dict) else column, where, f"table.{name}")
+        for name, column in _mapping(given, "columns", where).items()
     }
     rows = {
-        str(name): _of(RowSpec, row, where, f"table.rows.{name}") for name, row in (given.get("rows") or {}).items()
+        name: _of(RowSpec, row, where, f"table.rows.{name}") for name, row in _mapping(given, "rows", where).items()
     }
     rest = {key: value for key, value in given.items() if key not in shared}
     made = _of(TableSpec, {**rest, "columns": columns, "rows": rows}, where, "table")
     if not columns:
         raise InputError("names no column", file=where, key="table.columns", value=given.get("columns"))
     return made
+
+
+def _mapping(given: Mapping[str, Any], key: str, where: Path) -> dict[str, Any]:
+    """Return a mapping below a key, with names as text; empty where there is none."""
+    found = given.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InputError("is a mapping", file=where, key=key, value=found, remedy=f"write {key}: {{NAME: {{..}}}}")
+    return {str(name): value for name, value in found.items()}
 
 
 def _of(kind: type[_Made], given: Any, where: Path, key: str) -> _Made:

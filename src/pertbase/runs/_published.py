@@ -92,6 +92,9 @@ def _table(about: Mapping[str, Any], path: Path) -> Published:
     for key in _KEYS[:5]:
         if not about.get(key):
             raise InputError("is missing", file=path, key=key, remedy=f"published figures have {', '.join(_KEYS[:5])}")
+    for key, kind, told in (("columns", list, "a list"), ("rows", dict, "a mapping"), ("sources", dict, "a mapping")):
+        if not isinstance(about.get(key, kind()), kind):
+            raise InputError(f"is {told}", file=path, key=key, value=about[key])
     columns = [str(name) for name in about["columns"]]
     rows: dict[str, list[float]] = {}
     for name, values in about["rows"].items():

@@ -2,10 +2,10 @@
 
     PERTBASE_DATA=... python benchmarks/summer.py --lines K562 RPE1
 
-Per-gene AUROC asks that a readout gene be asked about often, with both kinds of outcome. So of each line's published
-fold the readout genes that train called most often are asked about, and of each the first few test questions by id:
-which they are follows from train and from hashes. All rows answer the same questions, with the likelihood of letters or
-with votes.
+Per-gene AUROC asks that a readout gene be asked about often, with every outcome. So of each line's published fold those
+readout genes are asked about whose rarest outcome is most frequent in train, and of each the first few test questions
+by id: which they are follows from train and from hashes. All rows answer the same questions, with the likelihood of
+letters or with votes.
 
 Prints Markdown: macro per-gene AUROC of called and direction, and over how many readout genes.
 """
@@ -26,9 +26,6 @@ from pertbase.scorers import outcome
 
 ROWS: dict[str, Callable[[TransformersClient], AnswerBaseline]] = {
     "summer": lambda client: Summer(client=client, max_tokens=64, answer_from="options"),
-    "summer, names of gene sets for summaries": lambda client: Summer(
-        client=client, summaries=False, answer_from="options"
-    ),
     "the model alone (no_path)": lambda client: LanguageModel(client=client, answer_from="options"),
     "retrieval_vote": lambda client: RetrievalVote(),
 }
@@ -37,8 +34,8 @@ ROWS: dict[str, Callable[[TransformersClient], AnswerBaseline]] = {
 def part_of(fold: Fold, n_genes: int, n_questions: int) -> Inputs:
     """Return a part of a fold's test questions, chosen by train and by ids alone."""
     train = fold.questions.loc[fold.questions["split"] == "train"]
-    calls = train.loc[train["outcome"].isin(OUTCOMES[:2]), "gene"].astype(str).value_counts()
-    genes = calls.sort_index().sort_values(ascending=False, kind="stable").index[:n_genes]
+    counts = pd.crosstab(train["gene"].astype(str), train["outcome"].astype(str)).reindex(columns=list(OUTCOMES))
+    genes = counts.min(axis=1).sort_values(ascending=False, kind="stable").index[:n_genes]
     inputs = fold.inputs("test", cells=False)
     asked = inputs.questions.sort_values("id", kind="stable")
     asked = asked.loc[asked["gene"].astype(str).isin(genes)].groupby("gene", observed=True).head(n_questions)

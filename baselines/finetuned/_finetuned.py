@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import logging
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ from pertbase.folds._cells import hash_frame
 
 __all__ = ["Finetuned", "Material"]
 
+_log = logging.getLogger("pertbase")
 _MOST_TEXTS = 20_000
 """Examples that the tokenizer of the tiny model is trained on, at most."""
 
@@ -279,7 +282,7 @@ class Finetuned(LanguageModel):
     def started(self, training: Training, drafts: Sequence[Draft] = ()) -> Start:
         """Return the model and tokenizer to start from; of ``tiny``, made from these examples."""
         made = needs_text(self.start)
-        return start_model(
+        start = start_model(
             self.source,
             seed=training.seed,
             texts=_texts_of(drafts[:_MOST_TEXTS]) if made else (),
@@ -288,6 +291,19 @@ class Finetuned(LanguageModel):
             revision=self.revision,
             precision=self.precision,
         )
+        self._as_taught(start.provenance.get("from") or {})
+        return start
+
+    def _as_taught(self, about: Mapping[str, Any]) -> None:
+        """Refuse a start that was taught to think where it is not to, or the other way, and tell of other prompts."""
+        if about.get("thinking", self.thinking) != self.thinking:
+            raise InputError(
+                "is one setting from the first training to the answers, and the start was trained with another",
+                key="thinking", value=self.thinking, remedy=f"use baseline.thinking={json.dumps(about['thinking'])}",
+            )  # fmt: skip
+        for key, own in (("preset", self.preset), ("template", self._template.hash)):
+            if about.get(key, own) != own:
+                _log.warning("%s: the start was trained with another %s than it is asked with now", self._title(), key)
 
     @property
     def source(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRPO", "dealt"]
 
+_log = logging.getLogger("pertbase")
 _OFTENER = 4
 """Times that what is rare and preferred may come, at most, for each that it would."""
 
@@ -239,6 +241,9 @@ class GRPO(Finetuned):
         for outcome in OUTCOMES:
             asked, fit = (sum(one.text.outcome == outcome for one in part) for part in (drafts, kept))
             counts[outcome] = {"questions": asked, "kept": fit, "too_long": asked - fit}
+        if len(kept) < len(drafts):
+            left_out = ", ".join(f"{count['too_long']:,} {name}" for name, count in counts.items() if count["too_long"])
+            _log.warning("train: left out, as longer than %d tokens with a reply: %s", self.max_length, left_out)
         return kept, counts
 
     def _made(self, training: Training, start: Start, drafts: Sequence[Draft]) -> Policy:

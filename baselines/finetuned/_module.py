@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -158,7 +159,10 @@ def with_adapters(model: Any, options: Mapping[str, Any]) -> Any:
     from peft import LoraConfig, get_peft_model
 
     try:
-        return get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", **options}))
+        with warnings.catch_warnings():
+            # peft asks transformers for a name that is going to be another.
+            warnings.simplefilter("ignore", FutureWarning)
+            return get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", **options}))
     except (TypeError, ValueError) as error:
         raise InputError(
             f"cannot be added: {str(error).splitlines()[0]}", key="lora", value=dict(options),

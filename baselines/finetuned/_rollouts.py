@@ -90,6 +90,11 @@ class Rollouts:
         last = self.steps[-1] if self.steps else None
         return last is not None and not last["within"] and (last["reward"] or 0.0) >= _CEILING
 
+    @property
+    def done(self) -> bool:
+        """Whether there has been nothing left to earn for as many steps as are allowed."""
+        return self.converged and self.silent >= self.patience
+
     def rewind(self, step: int) -> None:
         """Forget what came after a step, and half a line that a killed process left."""
         for name in (STEPS, REPLIES):

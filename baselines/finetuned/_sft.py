@@ -17,7 +17,7 @@ from pertbase.baselines.finetuned._export import export
 from pertbase.baselines.finetuned._finetuned import Finetuned, Material
 from pertbase.baselines.finetuned._synthesis import FileTexts
 from pertbase.baselines.finetuned._texts import OutcomeTexts, RuleTexts, Texts
-from pertbase.baselines.harness._trained import Trained
+from pertbase.baselines.harness._trained import Trained, trained_on
 from pertbase.baselines.llm._prompts import reply_of
 from pertbase.errors import InputError, PertbaseError, unknown_name
 from pertbase.folds import OUTCOMES, Training
@@ -37,7 +37,7 @@ SCHEDULES = ("cosine", "linear", "constant")
 _log = logging.getLogger("pertbase")
 
 
-class SFT(Trained, Finetuned):
+class SFT(Finetuned, Trained):
     """A language model that is taught replies to the questions of train.
 
     Parameters
@@ -141,9 +141,10 @@ class SFT(Trained, Finetuned):
         Trained.at(self, folder)
         self._home = Path(folder)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments, those of all it derives from among them."""
-        return Finetuned.parameters(self)
+    @property
+    def device(self) -> str:
+        """What it is trained on, for the record of a run."""
+        return trained_on(self.settings)
 
     def training_key(self, training: Training) -> str:
         """Return what tells this training from others."""

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,10 @@ def train_policy(
     """
     step, checkpoint = last_checkpoint(folder)
     rollouts.rewind(step)
+    if rollouts.done:
+        # It ended before all steps, and was stopped before its model was written: no question is left.
+        settings = replace(settings, steps=step)
+        policy = replace(policy, order=policy.order[: step * settings.questions])
     with _own_draws(trainer), _quiet():
         made = _trainer(policy, settings, trainer, folder, rollouts, seed)
         made.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -250,7 +255,7 @@ def _keeper(rollouts: Rollouts, steps: int) -> Any:
             self._say(state.global_step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-            if rollouts.converged and rollouts.silent >= rollouts.patience:
+            if rollouts.done:
                 _log.info("every reply earned all there is for %d steps: training ends", rollouts.silent)
                 control.should_training_stop = control.should_save = True
             return control
@@ -279,18 +284,17 @@ def _told(value: float | None) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep bars, and notes to whoever writes a trainer, out of what a run says; errors are raised, and stay."""
+    from pertbase.baselines.llm._clients._registry import without_bars
+
     told: Any = import_module("transformers.utils.logging")
-    level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    level = told.get_verbosity()
     told.set_verbosity_error()
-    told.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with without_bars(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             yield
     finally:
         told.set_verbosity(level)
-        if bars:
-            told.enable_progress_bar()
 
 
 @contextmanager

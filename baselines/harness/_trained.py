@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pertbase.baselines.harness._module import TrainedModule
 
-__all__ = ["Draws", "Trained"]
+__all__ = ["Draws", "Trained", "not_fitted", "trained_on"]
 
 
 class Draws(Protocol):
@@ -192,12 +192,17 @@ class Trained(Baseline):
     @property
     def device(self) -> str:
         """What it is trained on, for the record of a run."""
-        import torch
+        return trained_on(self._settings)
 
-        device = self._settings.device()
-        name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-        count = f"{self._settings.world} x " if self._settings.world > 1 else ""
-        return f"{count}{device.type}{name}"
+
+def trained_on(settings: TrainerSettings) -> str:
+    """Return what a model is trained on, for the record of a run."""
+    import torch
+
+    device = settings.device()
+    name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    count = f"{settings.world} x " if settings.world > 1 else ""
+    return f"{count}{device.type}{name}"
 
 
 def not_fitted(owner: object) -> PertbaseError:

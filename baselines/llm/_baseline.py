@@ -47,7 +47,8 @@ class LanguageModel(AnswerBaseline):
         ``no_path``, ``global_path`` (paths of the graph) or ``cell_path`` (paths gated by basal expression: those laid
         over the fold, or shipped with the data set, where there are any).
     template
-        A text file in the place of the preset's own; see :class:`~pertbase.baselines.llm.Template`.
+        A text file in the place of the preset's own, or ``short``, for models that are trained on it; see
+        :class:`~pertbase.baselines.llm.Template`.
     examples
         Training questions shown before each question, as many of each outcome as can be.
     samples

@@ -78,6 +78,7 @@ def test_a_fold_can_ask_what_paths_reach_alone(maker: FoldMaker) -> None:
     whole, reached = maker.draw(spec), maker.draw(spec.with_(reached=2))
     assert reached.name == "unseen_perturbation_genetic_reached2"
     assert reached.hash != whole.hash
+    assert "val and test ask only what a path of at most 2 edges leads to, whatever its sign" in reached.notes
     following = maker.data.graph.edges.groupby("source")["target"].agg(set).to_dict()
     kept = set(reached.questions["id"])
     for row in whole.questions.itertuples():

@@ -157,7 +157,7 @@ class FoldMaker:
             effects=None if screen is None or effects is None else _with_basal(effects, labelled, screen),
             simulated=labelled.simulated,
             total=labelled.total,
-            notes=(*assignment.notes, *_dropped(conditions)),
+            notes=(*assignment.notes, *_reached_note(spec), *_dropped(conditions)),
             screen=screen,
         )
 
@@ -364,6 +364,13 @@ def _nearness(conditions: pd.DataFrame, effects: Effects) -> np.ndarray:
     regime = np.full(len(conditions), "", dtype=object)
     regime[np.flatnonzero(able)] = np.where(split == "train", "", np.where(nearest >= NEAR, "near", "far"))
     return regime
+
+
+def _reached_note(spec: FoldSpec) -> tuple[str, ...]:
+    if spec.reached is None:
+        return ()
+    edges = "one edge" if spec.reached == 1 else f"at most {spec.reached} edges"
+    return (f"val and test ask only what a path of {edges} leads to, whatever its sign",)
 
 
 def _dropped(conditions: pd.DataFrame) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ _SIGNS = {word: sign for sign, words in _WORDS.items() for word in words.split()
 class Triplet(NamedTuple):
     """One claimed edge.
 
-    Attributes
+    Parameters
     ----------
     head, tail
         Gene symbols, or other names a graph has.

@@ -25,7 +25,7 @@ SHARES = ("reward", "outcome", "triplets", "format")
 _CELL = "right_answer_wrong_reason"
 _REWARD_NOTES = (
     "mean of the first and of the last fifth of the steps, with the standard deviation over them",
-    "reward: the weighted mean of outcome, triplets (where there is a reference) and format, each from 0 to 1",
+    "reward: outcome, triplets (nothing where there is no reference) and format, weighted; each is from 0 to 1",
     "cut off: replies without an end, first and last",
 )
 _REASON_NOTES = (

@@ -31,7 +31,9 @@ def show(arguments: list[str]) -> int:
     records = model.records(asked)
     requests = [*model.reply_requests(records), *model.letter_requests(records[:1])]
     for request in requests:
-        what = "a reply" if request.kind == "reply" else "a letter, in the first of its orders"
+        replied = request.prompts[0][-1][0] == "assistant"
+        letters = "the likelihood of this reply" if replied else "a letter, in the first of its orders"
+        what = "a reply" if request.kind == "reply" else letters
         print(f"=== {request.question}, for {what}")
         for role, content in request.prompts[0]:
             print(f"--- {role}\n{content}")
@@ -49,11 +51,7 @@ def follow(arguments: list[str]) -> int:
         raise InputError(
             "shows no paths that could be edited", key="baseline.preset", value=model.preset, remedy="use cell_path"
         )
-    # As for a run: responses are kept among the runs, whoever asked.
-    model.workspace(
-        Path(own.get("runs", "runs")) / "data" / "fold" / "name" / "seed", compose(overrides, names)["asking"]
-    )
-    model.fit(training)
+    _fitted(model, training, own, overrides, names)
     found = asked_so(model, inputs, n=_number(own, 50), seed=training.seed)
     columns = {"agreed": "agreed before", "followed": "followed", "moved": "another answer", "score": "score gained"}
     rows = [
@@ -80,10 +78,7 @@ def write(arguments: list[str]) -> int:
             "texts are written as JSONL", key="output", value=output or None, remedy="say output=NAME.jsonl"
         )
     name, training, _, model = _ready(own, overrides, names)
-    model.workspace(
-        Path(own.get("runs", "runs")) / "data" / "fold" / "name" / "seed", compose(overrides, names)["asking"]
-    )
-    model.fit(training)
+    _fitted(model, training, own, overrides, names)
     found = synthesise(model, training, per_outcome=_number(own, 0) if "n" in own else None)
     write_texts(found, output)
     rows = [{"texts": key, "n": f"{count:,}"} for key, count in found.counts().items()]
@@ -92,6 +87,19 @@ def write(arguments: list[str]) -> int:
     ]
     print(render([Section(f"{name}: reasons by {model.client.title}", pd.DataFrame(rows), notes)], "terminal"))
     return 0
+
+
+def _fitted(model: Any, training: Training, own: dict[str, str], overrides: list[str], names: Names) -> None:
+    """Get a model ready to be asked. As for a run, responses are kept among the runs, whoever asked."""
+    if model.settings_group != "asking":
+        raise InputError(
+            "is trained in a run, and not here", key="baseline", value=type(model).__name__,
+            remedy="ask what its run exported: baseline=llm/qwen3_4b baseline.client.model=RUN/model, with its preset "
+            "and template",
+        )  # fmt: skip
+    folder = Path(own.get("runs", "runs")) / "data" / "fold" / "name" / "seed"
+    model.workspace(folder, compose(overrides, names)["asking"])
+    model.fit(training)
 
 
 def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str], Names]:

@@ -32,11 +32,3 @@ def reasoned(small, tmp_path_factory):  # type: ignore[no-untyped-def]
     folder = tmp_path_factory.mktemp("reasoned")
     options = {"reasons": "rule", "preset": "cell_path", "max_epochs": 6, "learning_rate": 0.005, "explain": False}
     return toy.fitted(small.training, folder, **options), folder
-
-
-@pytest.fixture(scope="session")
-def adapted(small, tmp_path_factory):  # type: ignore[no-untyped-def]
-    """A model with adapters of low rank, and the folder above its run's."""
-    folder = tmp_path_factory.mktemp("adapted")
-    lora = {"r": 4, "lora_alpha": 8, "lora_dropout": 0.1, "target_modules": "all-linear"}
-    return toy.fitted(small.training, folder, lora=lora, max_epochs=1), folder

@@ -77,6 +77,13 @@ def test_every_reply_that_is_taught_is_read_back_as_what_it_says(small):
             assert not explain or bool(draft.text.explanation) == bool(draft.text.triplets)
 
 
+def test_a_model_is_taught_sentences_only_where_it_is_told_to_explain(small):
+    for explain in (True, False):
+        model = SFT(start="tiny", preset="cell_path", reasons="rule", explain=explain).prepare(small.training)
+        told = [draft.text.explanation for draft in draft_examples(model, small.training, model.texts())]
+        assert any(told) == explain
+
+
 def test_a_rule_takes_the_first_path_of_a_change_and_one_of_each_sign_of_none(small):
     up, down = (("G0", "activates", "G2"),), (("G0", "inhibits", "G1"), ("G1", "activates", "G2"))
     row = small.training.questions.iloc[:1].assign(perturbation="G0 CRISPRa")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -130,17 +131,17 @@ def test_prompts_of_training_are_those_of_evaluation_token_by_token(formed, trai
 
     monkeypatch.setattr(Qwen3ForCausalLM, "generate", watched)
     folder = tmp_path / "d" / "f" / "grpo" / "seed0"
-    model = fitted(formed, training, folder, steps=1, thinking=False)
+    model = fitted(formed, training, folder, steps=1)
     tokenizer = AutoTokenizer.from_pretrained(formed)
     inputs = training.inputs("train")
     asked = [json.loads(line)["question"] for line in kept(folder)[REPLIES].splitlines()]
     questions = inputs.questions.set_index("id").loc[asked].reset_index()
     prompts = model.prompts(model.records(replace(inputs, questions=questions)))
-    expected = [chat_tokens(tokenizer, chat_text(tokenizer, prompt, thinking=False)) for prompt in prompts]
+    expected = [chat_tokens(tokenizer, chat_text(tokenizer, prompt, thinking=None)) for prompt in prompts]
     assert seen == expected
-    assert all("<think>" in tokenizer.decode(ids) for ids in expected)
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing. is deprecated:FutureWarning")
 def test_replies_are_drawn_from_all_tokens_and_on_policy(formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
     from pertbase.baselines.finetuned._policy import Policy
     from pertbase.baselines.finetuned._trl import _config
@@ -183,6 +184,53 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
     fitted(formed, training, folder)
     assert kept(folder) == kept(undisturbed[0])
     assert weights(folder) == weights(undisturbed[0])
+
+
+def test_a_training_that_ended_before_its_model_was_written_is_not_trained_further(
+    undisturbed, formed, training, tmp_path, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
+    from pertbase.baselines.finetuned import _grpo
+
+    def interrupted(*_, **__):  # type: ignore[no-untyped-def]
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
+    with monkeypatch.context() as patch:
+        patch.setattr(_grpo, "export", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(formed, training, folder)
+    fitted(formed, training, folder)
+    assert kept(folder) == kept(undisturbed[0])
+    assert weights(folder) == weights(undisturbed[0])
+
+
+def test_the_size_of_a_backward_pass_changes_no_draw(undisturbed, formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
+    fitted(formed, training, folder, batch_size=6, steps=2)
+    replies, whole = (kept(one)[REPLIES].splitlines() for one in (folder, undisturbed[0]))
+    assert len(replies) == 24
+    assert replies[:12] == whole[:12]
+
+
+@pytest.mark.slow
+def test_adapters_go_on_too(formed, training, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    how = {"lora": {"r": 4, "target_modules": ["q_proj", "v_proj"], "lora_dropout": 0.1}, "beta": 0.1, "steps": 3}
+    whole, stopped = (tmp_path / name / "f" / "grpo" / "seed0" for name in ("whole", "stopped"))
+    fitted(formed, training, whole, **how)
+    add = Rollouts.add
+
+    def interrupted(self, step, replies):  # type: ignore[no-untyped-def]
+        add(self, step, replies)
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rollouts, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(formed, training, stopped, **how)
+    fitted(formed, training, stopped, **how)
+    assert kept(stopped) == kept(whole)
+    assert weights(stopped) == weights(whole)
 
 
 _SCRIPT = """
@@ -298,6 +346,21 @@ def test_equal_rewards_stop_the_run_and_say_why(formed, training, tmp_path) -> N
     assert not (folder / "model").exists()
 
 
+def test_a_training_that_earns_all_there_is_ends_well_and_stays_ended(formed, training, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    from pertbase.baselines.finetuned import _grpo
+    from pertbase.baselines.finetuned._rewards import Reward, Rewards
+
+    monkeypatch.setattr(Rewards, "__call__", lambda self, ids, replies: [Reward(1.0, 1.0, 1.0, 1.0) for _ in ids])
+    folder = tmp_path / "d" / "f" / "grpo" / "seed0"
+    with monkeypatch.context() as patch:
+        patch.setattr(_grpo, "export", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fitted(formed, training, folder, patience=3, steps=6)
+    model = fitted(formed, training, folder, patience=3, steps=6)
+    assert len(kept(folder)[STEPS].splitlines()) == 3
+    assert model.account()["learnt"]["steps"] == 3
+
+
 def test_no_rewards_at_all_stop_the_run_and_say_why(formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
     bare = replace(training, questions=training.questions.assign(reference_paths=[()] * len(training.questions)))
     with pytest.raises(PertbaseError, match=r"none of their questions has a reference.*rewards\.outcome"):
@@ -366,6 +429,29 @@ def test_prompts_that_leave_no_room_are_refused_with_what_they_need(formed, trai
         fitted(formed, training, tmp_path / "d" / "f" / "grpo" / "seed0", max_length=40)
 
 
+def test_prompts_that_are_too_long_are_left_out_and_counted(formed, training, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+    from transformers import AutoTokenizer
+
+    tokenizer, asked = AutoTokenizer.from_pretrained(formed), policy(formed).prepare(training)
+    prompts = asked.prompts(asked.records(training.inputs("train")))
+    lengths = [len(chat_tokens(tokenizer, chat_text(tokenizer, prompt))) for prompt in prompts]
+    room = int(np.median(lengths))
+    with caplog.at_level(logging.WARNING, "pertbase"):
+        model = fitted(formed, training, tmp_path / "d" / "f" / "grpo" / "seed0", steps=1, max_length=room + 48)
+    counts = pd.DataFrame(model.account()["learnt"]["train"]["by_outcome"]).T
+    assert (counts["questions"] == counts["kept"] + counts["too_long"]).all()
+    assert counts["too_long"].sum() == sum(length > room for length in lengths) > 0
+    assert f"{counts.loc['up', 'too_long']} up" in caplog.text
+
+
+def test_a_start_that_was_taught_to_think_otherwise_is_refused(formed, training, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=r"baseline\.thinking=null"):
+        fitted(formed, training, tmp_path / "d" / "f" / "grpo" / "seed0", thinking=True)
+    with caplog.at_level(logging.WARNING, "pertbase"):
+        fitted(formed, training, tmp_path / "d" / "f" / "other" / "seed0", steps=1, preset="global_path")
+    assert "another preset" in caplog.text
+
+
 # -- parts ------------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +490,7 @@ def test_steps_that_earn_all_there_is_are_no_failure(tmp_path) -> None:  # type:
 
     assert at((0.0, 1.0), (0.0, 1.0)).converged
     assert not at((0.0, 1.0), (0.0, 0.9)).converged
+    assert [at(*[(0.0, 1.0)] * count).done for count in (1, 2, 3)] == [False, True, True]
     assert [at(*steps).silent for steps in (((0.1, 0.5),), ((0.1, 0.5), (0.0, 0.5), (0.0, 0.5)), ())] == [0, 2, 0]
 
 

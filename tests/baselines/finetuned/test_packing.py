@@ -76,6 +76,17 @@ def test_an_example_does_not_see_the_others_of_its_row(taught):
     assert not torch.allclose(found[0][1], found[1][1])
 
 
+def test_positions_begin_anew_with_every_example(taught):
+    """Rotary positions are relative; those of other models are not."""
+    _, tokenizer, examples = taught
+    batch = packed(examples, row=512, pad=tokenizer.pad_token_id)
+    assert len(batch.ids) < len(examples)
+    for row in range(len(batch.ids)):
+        for segment in range(1, int(batch.segments[row].max()) + 1):
+            inside = batch.segments[row] == segment
+            assert batch.positions[row, inside].tolist() == list(range(int(inside.sum())))
+
+
 def test_loss_is_of_the_reply_and_its_end_alone(taught):
     _, tokenizer, examples = taught
     batch = packed(examples, row=512, pad=tokenizer.pad_token_id)

@@ -104,6 +104,12 @@ def test_opposing_paths_are_the_reason_of_no_change_and_both_signs_are_not() -> 
     assert found.triplets == 0
 
 
+def test_two_signs_on_one_pair_are_no_claim() -> None:
+    """Though the graph has both, and neither leads to the readout gene."""
+    both, one = rewarded(told([("A", -1, "B"), ("A", 1, "B")]), told([("A", -1, "B")]))
+    assert (both.triplets, one.triplets) == (0, 0.5)
+
+
 def test_without_a_reference_the_reason_does_not_count() -> None:
     question = Asked("no_change", "D", (("A", -1),))
     right, padded, wrong = rewarded(

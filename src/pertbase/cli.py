@@ -147,7 +147,12 @@ def _run(arguments: list[str]) -> int:
     outcomes = run_session(
         rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True)
     )
-    if not dry:
+    if dry:
+        from pertbase.runs._list_command import costs
+
+        for line in costs(rest, folders):
+            print(line, file=sys.stderr)  # what is listed stays a list of runs
+    else:
         print(summary(outcomes))
     return int(any(outcome.state == "failed" for outcome in outcomes))
 

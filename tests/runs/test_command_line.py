@@ -49,6 +49,7 @@ def test_help_and_lists_import_nothing_heavy(arguments: list[str]) -> None:
         (["folds", "show", "fold_dir=nowhere"], "no such file"),
         (["new", "baseline", "Not A Name"], "is not a name"),
         (["run", "data=h5ad"], "data.path"),
+        (["run", "-m", "data=h5ad", "data.path=scren.h5ad", "baseline=no_change,gene_prior"], "Check the path, or set"),
         (["prepare", "input=nowhere.h5ad", "output=x.h5ad"], "no such file"),
         (["report", "output=r.pdf"], "output: no report is written as .pdf (got 'r.pdf'). End it in .md, .csv, .html"),
         (["report", "format=pdf"], "unknown format"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,34 @@ def test_a_fold_that_cannot_rank_says_why_and_what_may_help_before_its_table(per
     code, out, _ = pertbase("folds", "show", f"fold_dir={folder}")
     assert code == 0
     assert "what may help:\n  ask more in test: fold.combination_test_share=0.75 (now 0.5)" in out
+
+
+def test_a_row_without_fitted_thresholds_is_starred_wherever_it_stands_and_below_those_with(
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(finished, tmp_path / "runs")
+    (best,) = (tmp_path / "runs").glob("*/*/additive/seed0/scores.json")
+    about = json.loads(best.read_text())
+    about["adapters"]["calibrated"]["adapter"]["flagged"] = True
+    best.write_text(json.dumps(about))
+    report = collect(tmp_path / "runs")
+    (part, *_) = sections(report)
+    rows = part.table.set_index("baseline")["BA calibrated"]
+    assert rows.index[-1] == "additive"
+    assert [name for name, cell in rows.items() if cell.endswith(" *")] == ["additive"]
+    assert any(note.startswith("* thresholds could not be fitted") for note in part.notes)
+    (table,) = report.folds
+    twice = replace(report, folds=(table, replace(table, fold="again")))
+    (by_fold,) = [part for part in sections(twice) if "balanced accuracy by fold" in part.title]
+    shown = by_fold.table.set_index("baseline")
+    assert all(cell.endswith(" *") for cell in shown.loc["additive"])
+    assert not any(cell.endswith("*") for cell in shown.drop(index="additive").to_numpy().ravel())
+    means = twice.means("small").set_index("baseline")["n_flagged"]
+    assert means["additive"] == 2
+    assert means.drop("additive").eq(0).all()
+    (mean,) = [part for part in sections(twice) if "mean balanced accuracy over folds" in part.title]
+    assert mean.table.set_index("baseline").loc["additive", "mean BA"].endswith(" *")
 
 
 def test_no_column_of_dashes_stands_under_a_fold_that_cannot_rank(unranked: Path) -> None:

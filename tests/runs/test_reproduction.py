@@ -132,6 +132,26 @@ def test_what_was_not_run_is_said_with_the_command_and_its_cost(pertbase, conf: 
     assert "| Additive, published | 0.9 | 0.8 | 3.5 | – |" in out
 
 
+def test_where_nothing_was_run_yet_the_published_figures_stand_with_the_command(
+    pertbase, conf: Setting, tmp_path
+) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = pertbase(
+        "report", "--config-dir", str(conf()), "experiment=mine", f"runs={tmp_path / 'none'}", "format=md"
+    )
+    assert code == 0, err
+    assert "| Additive, published | 0.9 | 0.8 | 3.5 | – |" in out
+    assert "pertbase run -m experiment=mine" in out
+    assert f"there is no folder {tmp_path / 'none'}: nothing was run" in out
+
+
+def test_what_an_experiment_takes_is_told_before_it_is_run(pertbase, conf: Setting, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    command = ["run", "-m", "--config-dir", str(conf()), "experiment=mine", "dry_run=true", f"runs={tmp_path / 'r'}"]
+    code, out, err = pertbase(*command)
+    assert code == 0
+    assert "experiment=mine part=gpu: one GPU; 2 h, 1 GB of disk (guessed)" in err
+    assert "GPU" not in out
+
+
 def test_every_format_holds_the_same_numbers(pertbase, conf: Setting, finished: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     command = ["report", "--config-dir", str(conf()), "experiment=mine", f"runs={finished}"]
     shown = {form: pertbase(*command, f"format={form}")[1] for form in ("terminal", "md", "csv", "html")}

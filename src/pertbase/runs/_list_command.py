@@ -8,7 +8,7 @@ from pathlib import Path
 from pertbase.errors import InputError, unknown_name
 from pertbase.runs._names import Names
 
-__all__ = ["listed"]
+__all__ = ["costs", "listed"]
 
 _LISTED = {
     "baselines": "baseline", "folds": "fold", "data": "data", "adapters": "adapter", "trainers": "trainer",
@@ -63,6 +63,19 @@ def _options(what: str, name: str, names: Names) -> Iterator[str]:
             yield "  no options"
         for option in part.options:
             yield f"  {option.key:<{key}}  {option.default:<{value}}  {option.meaning}".rstrip()
+
+
+def costs(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield what the experiments among some overrides take, part by part."""
+    from pertbase.runs._experiment import CPU, read_experiment
+
+    for text in overrides:
+        key, _, name = text.partition("=")
+        if key == "experiment":
+            found = read_experiment(name, Names(tuple(folders)))
+            for part in found.parts:
+                if part in found.costs:
+                    yield f"experiment={name}{'' if part == CPU else f' part={part}'}: {found.costs[part]}"
 
 
 def _experiment(name: str, names: Names) -> Iterator[str]:

@@ -18,6 +18,10 @@ from pertbase.runs._terms import TERMS, adapters_told
 __all__ = ["Section", "render", "sections"]
 
 PAIRWISE = "pairwise r (measured)"
+FLAGGED = (
+    "* thresholds could not be fitted on held-out outcomes: fixed ones are used, and such a row stands below those "
+    "with fitted ones"
+)
 
 
 # Of a fold's table, what a narrow terminal does without, the first to go first.
@@ -80,7 +84,7 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
         # A run that was not answered with an adapter has dashes there.
         by_adapter = group.set_index("adapter").reindex(adapters)
         row = by_adapter.loc[main]
-        flag = " *" if row["flagged"] == True else ""  # noqa: E712  (NaN where it was not answered so)
+        flag = _flag(row)
         line = {"baseline": f"{name}, seed {int(seed)}" if seeds else str(name)}
         for one in adapters:
             cell = by_adapter.loc[one]
@@ -98,8 +102,11 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
             "supported BA": _plain(row["supported_balanced_accuracy"]),
             PAIRWISE: _beside(row["pairwise_predicted"], row["pairwise_measured"]),
         }
-        lines.append((-row["balanced_accuracy"] if table.ranks else 0.0, line))
-    lines.sort(key=lambda pair: (math.inf if math.isnan(pair[0]) else pair[0], pair[1]["baseline"]))
+        value = row["balanced_accuracy"]
+        # Fitted thresholds can cost balanced accuracy on test: a row without any is no better for being spared that.
+        order = (bool(flag), math.inf if math.isnan(value) else -value) if table.ranks else (False, 0.0)
+        lines.append((order, line))
+    lines.sort(key=lambda pair: (pair[0], pair[1]["baseline"]))
     shown = pd.DataFrame([line for _, line in lines])
     if not table.ranks:
         return _unranked(table, shown, _fold_notes(table, scored, main))
@@ -148,7 +155,7 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
     notes += [f"same answers, counted by outcome: {', '.join(names)}" for names in _alike(table, main)]
     notes += table.unspoken(main)
     if scored.loc[scored["adapter"] == main, "flagged"].any():
-        notes.append("* thresholds could not be fitted on held-out outcomes: fixed ones are used")
+        notes.append(FLAGGED)
     warned: dict[str, None] = {}
     for run in table.runs:
         for note in run.scores["adapters"].get(main, {}).get("notes", ()):
@@ -167,7 +174,7 @@ def _matrix_section(report: Report, data: str, adapter: str) -> list[Section]:
         rows = rows.loc[rows["adapter"].isin((adapter, ""))]
         seeds = rows["seed"].nunique() > 1
         columns[table.fold] = {
-            _row_name(row, seeds): _of(row, "balanced_accuracy")
+            _row_name(row, seeds): _of(row, "balanced_accuracy") + _flag(row)
             if row["baseline"] != CEILING
             else _plain(row["balanced_accuracy"])
             for _, row in rows.iterrows()
@@ -177,7 +184,17 @@ def _matrix_section(report: Report, data: str, adapter: str) -> list[Section]:
         {"baseline": names, **{fold: [cells.get(name, MISSING) for name in names] for fold, cells in columns.items()}}
     )
     simulated = any(table.simulated for table in tables)
-    return [Section(f"{marked(data, simulated=simulated)}: balanced accuracy by fold, {adapter}", shown)]
+    notes = (
+        [FLAGGED.partition(", and")[0]]
+        if any(text.endswith(" *") for cells in columns.values() for text in cells.values())
+        else []
+    )
+    return [Section(f"{marked(data, simulated=simulated)}: balanced accuracy by fold, {adapter}", shown, notes)]
+
+
+def _flag(row: pd.Series) -> str:
+    """Return the star of a row whose thresholds are not fitted; of none where it was not answered so (NaN)."""
+    return " *" if row["flagged"] == True else ""  # noqa: E712
 
 
 def _row_name(row: pd.Series, seeds: bool) -> str:
@@ -200,12 +217,17 @@ def _means_section(report: Report, data: str, adapter: str) -> list[Section]:
     if table.empty or table["n_folds"].max() < 2:
         return []
     simulated = any(item.simulated for item in report.folds if item.data == data)
-    cells = [_interval(*row) for row in table[["balanced_accuracy", "low", "high"]].to_numpy()]
+    cells = [
+        _interval(row.balanced_accuracy, row.low, row.high) + (" *" if row.n_flagged else "")
+        for row in table.itertuples()
+    ]
     shown = pd.DataFrame({"baseline": table["baseline"], "mean BA": cells, "folds": table["n_folds"].astype(str)})
     if table["seed"].nunique() > 1:
         shown.insert(1, "seed", table["seed"].astype(str))
     title = f"{marked(data, simulated=simulated)}: mean balanced accuracy over folds, {adapter}"
     notes = ["intervals are joint over folds; compare rows that ran on the same folds only"]
+    if table["n_flagged"].any():
+        notes.append("* on some folds thresholds could not be fitted: fixed ones are used there")
     return [Section(title, shown, notes)]
 
 

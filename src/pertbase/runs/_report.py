@@ -81,22 +81,23 @@ class Report:
         """Return the mean balanced accuracy of each baseline over a data set's folds, with joint intervals.
 
         Only folds that can rank baselines, and only those a baseline ran on: ``n_folds`` says how many. Rows with
-        different folds cannot be compared; ``compare`` pairs them.
+        different folds cannot be compared; ``compare`` pairs them. ``n_flagged`` counts the folds whose thresholds
+        could not be fitted.
         """
         from pertbase.scorers import average
 
         rows = []
         for name, seed in self._names(data):
-            pairs = [
-                (run.answers(adapter), table.truth)
+            found = [
+                (run, table.truth)
                 for table in self._of(data)
                 if table.ranks
                 for run in table.runs
                 if (run.config["name"], run.config["seed"]) == (name, seed) and adapter in run.adapters
             ]
-            if not pairs:
+            if not found:
                 continue
-            mean = average(pairs, level=level)
+            mean = average([(run.answers(adapter), truth) for run, truth in found], level=level)
             interval = mean.balanced_accuracy
             rows.append(
                 {
@@ -106,6 +107,9 @@ class Report:
                     "low": interval.low,
                     "high": interval.high,
                     "n_folds": mean.n_folds,
+                    "n_flagged": sum(
+                        bool(run.scores["adapters"][adapter]["adapter"].get("flagged")) for run, _ in found
+                    ),
                     "notes": "; ".join(mean.notes),
                 }
             )

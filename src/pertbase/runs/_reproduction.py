@@ -149,14 +149,14 @@ def reproduce(experiment: Experiment, runs: str | Path, names: Names) -> Reprodu
     experiment
         With a table.
     runs
-        The folder; runs that the experiment does not list are passed over.
+        The folder; runs that the experiment does not list are passed over. Where there is none, nothing was run.
     names
         What can be named.
 
     Raises
     ------
     InputError
-        Where the experiment has no table, names a row, run or score that there is not, or the folder does not exist.
+        Where the experiment has no table, or names a row, run or score that there is not.
     """
     table = experiment.table
     if table is None:
@@ -170,7 +170,8 @@ def reproduce(experiment: Experiment, runs: str | Path, names: Names) -> Reprodu
     figures = read_published(table.published, config_dirs=names.config_dirs, file=experiment.file)
     planned = _planned(experiment, names)
     _check(table, figures, planned, experiment.file)
-    found = find_runs(runs)
+    absent = () if Path(runs).is_dir() else (f"there is no folder {runs}: nothing was run",)
+    found = [] if absent else find_runs(runs)
     theirs = [str(name) for name in figures.table.columns]
     columns = (*theirs, *(name for name in table.columns if name not in theirs))
     cells = Cells(table, planned, found)
@@ -178,7 +179,7 @@ def reproduce(experiment: Experiment, runs: str | Path, names: Names) -> Reprodu
     own = {about.run for _, about in held}
     held += [(name, RowSpec(run=name)) for name in planned if name not in own]
     rows = tuple(_row(label, about, columns, figures, planned, cells) for label, about in held)
-    return Reproduction(experiment, Path(runs), figures, columns, rows, tuple(cells.notes))
+    return Reproduction(experiment, Path(runs), figures, columns, rows, (*absent, *cells.notes))
 
 
 def _row(

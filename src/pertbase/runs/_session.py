@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pertbase.errors import PertbaseError
-from pertbase.runs._compose import expand
+from pertbase.errors import PertbaseError, UnsupportedError
+from pertbase.runs._compose import expand, split_override
 from pertbase.runs._execute import Outcome, execute
 from pertbase.runs._names import Names
-from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans
+from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans, plan_of
 
 __all__ = ["Session", "run", "run_session", "summary"]
 
@@ -107,11 +107,15 @@ def run_session(
     ------
     InputError
         Where a name, an option or a pattern is wrong: nothing is run then.
+    PertbaseError
+        Where none of several jobs can have its data.
     """
     names = Names(tuple(config_dirs))
     names.make_importable()
     shelf = DataShelf()
     jobs = expand(overrides, names, multirun=multirun)
+    if len(jobs) > 1:
+        _refuse_without_data(jobs, names, shelf, read=not dry_run)
     plans = make_plans(jobs, names, shelf)
     outcomes: list[Outcome] = []
     for number, plan in enumerate(plans, start=1):
@@ -127,6 +131,32 @@ def run_session(
         if outcome.state != "skipped" or len(plans) == 1:
             say(_line(outcome, number, len(plans)))
     return outcomes
+
+
+def _refuse_without_data(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf, *, read: bool) -> None:
+    """Raise what is wrong with the data where no job can have any: it is told once, and not by every run.
+
+    Nothing is read where the runs are only to be listed, but for folds that the data set itself ships.
+    """
+    first: dict[frozenset[str], Sequence[str]] = {}
+    for job in jobs:
+        about = (text for text in job if split_override(text)[0].lstrip("+").partition(".")[0] == "data")
+        first.setdefault(frozenset(about), job)
+    wrong: list[PertbaseError] = []
+    for job in first.values():
+        plan = plan_of(job, names, {})
+        if not read and plan.spec.kind != "published":
+            return
+        try:
+            shelf.maker(plan.config["data"])
+        except UnsupportedError:
+            return
+        except PertbaseError as error:
+            wrong.append(error)
+        else:
+            return
+    if wrong:
+        raise wrong[0]
 
 
 def _executed(plan: Plan, shelf: DataShelf, say: Say, place: str) -> Outcome:

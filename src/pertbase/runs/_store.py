@@ -329,7 +329,7 @@ def find_runs(runs: str | Path) -> list[Run]:
     root = Path(runs)
     if not root.is_dir():
         raise InputError(
-            "there is no such folder", file=root, key="runs", remedy="run something first: pertbase run runs=FOLDER ..."
+            "there is no such folder of runs", file=root, remedy=f"run something first: pertbase run runs={root} ..."
         )
     return [
         Run(path.parent)

@@ -26,6 +26,11 @@ _HOW_TO_READ = (
     ),
     ("Split-half ceiling", "what one half of a condition's cells says of the other half, corrected to all cells."),
     ("Adapters", f"{adapters_told(ADAPTERS)} They are fitted on val, never on test."),
+    (
+        "Mean power",
+        "the probability, over test's conditions and their genes, that a true effect of the size the label rule asks for "
+        "would be significant: it says whether there are cells enough.",
+    ),
     ("Unsupported", "answered no_change and counted; supported BA leaves those questions out."),
     ("Without an outcome", "such an answer is wrong, and stays in every denominator."),
     ("Ambiguous", "questions between change and no change: out of the headline, reported as a forced choice."),
@@ -138,7 +143,11 @@ def _means(
         label=[f"{row.baseline}, seed {row.seed}" if several else str(row.baseline) for row in table.itertuples()]
     )
     rows = [
-        [Cell(row.label), of_interval(row.balanced_accuracy, row.low, row.high), Cell(str(row.n_folds), row.n_folds)]
+        [
+            Cell(row.label),
+            of_interval(row.balanced_accuracy, row.low, row.high, flag=" *" if row.n_flagged else ""),
+            Cell(str(row.n_folds), row.n_folds),
+        ]
         for row in named.itertuples()
     ]
     # Rows over different folds cannot be compared, so that sorting them by their means would mislead.
@@ -160,6 +169,8 @@ def _means(
     )
     badge = join(" ", BADGE) if simulated else None
     notes = [f"Intervals are joint over folds. {_SAME_FOLDS}", *dict.fromkeys(note for note in named["notes"] if note)]
+    if named["n_flagged"].any():
+        notes.append("* on some folds thresholds could not be fitted: fixed ones are used there")
     return element(
         "div",
         element("figure", element("figcaption", "Mean over folds, baselines that ran on the most", badge), plot),

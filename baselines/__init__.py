@@ -30,6 +30,7 @@ from pertbase.baselines.simple import (
     PerturbedMean,
     Reachability,
 )
+from pertbase.errors import no_attribute
 
 if TYPE_CHECKING:
     from pertbase.baselines.gears import GEARS
@@ -69,7 +70,11 @@ _DEEP = {"GEARS": "gears", "STATE": "state", "ScGPT": "scgpt"}
 def __getattr__(name: str) -> Any:
     """Import a deep baseline when it is asked for: the simple ones must not pay for it."""
     if name not in _DEEP:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     from importlib import import_module
 
     return getattr(import_module(f"{__name__}.{_DEEP[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

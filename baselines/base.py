@@ -22,8 +22,8 @@ itself. Either is one class and one YAML file:
 
 ``fit`` sees train and val with outcomes (:class:`~pertbase.folds.Training`), ``predict`` and ``answer`` see the
 questions without them (:class:`~pertbase.folds.Inputs`). What ``fit`` returns is ignored by runs; returning
-``self`` lets notebooks chain. A second ``fit`` forgets the first. Models that draw take their generator from
-``pertbase._random.generator(training.seed, "name of the model")``.
+``self`` lets notebooks chain. A second ``fit`` forgets the first. Models that draw take a generator of their own,
+``numpy.random.default_rng(training.seed)``, made in ``fit``.
 
 Keyword arguments of ``__init__`` are the YAML's other keys; keep each under an attribute of its own name, so that a
 run can record it with :meth:`Baseline.parameters`.
@@ -31,14 +31,15 @@ run can record it with :meth:`Baseline.parameters`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pertbase.errors import UnsupportedError
+from pertbase.errors import InputError, UnsupportedError
 from pertbase.folds import Answers, Effects, Inputs, Training
 
 __all__ = ["AnswerBaseline", "Baseline", "ExpressionBaseline", "PredictedCells", "refusal"]
@@ -69,6 +70,12 @@ class Baseline(ABC):
     needs_cells: ClassVar[bool] = True
     needs_expression: ClassVar[bool] = True
     speaks_of: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have ``fit`` refuse what is no training: a fold has effects too, and those of test are among them."""
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls):
+            cls.fit = _fits_training(vars(cls)["fit"])  # type: ignore[method-assign]
 
     @abstractmethod
     def fit(self, training: Training) -> Any:
@@ -158,6 +165,22 @@ class AnswerBaseline(Baseline):
     def answers_directly(self, training: Training) -> bool:
         """Return True."""
         return True
+
+
+def _fits_training(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``fit`` that raises where it is given something else than a training, such as a screen or a fold."""
+
+    @functools.wraps(fit)
+    def checked(self: Any, training: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(training, Training):
+            kind = type(training).__name__
+            remedy = "give fold.training"
+            if kind != "Fold":
+                remedy += ", of a fold = pertbase.make_fold(screen, kind=...)"
+            raise InputError("is not a Training", key="training", value=kind, remedy=remedy)
+        return fit(self, training, *arguments, **options)
+
+    return checked
 
 
 def refusal(baseline: Baseline, training: Training) -> str | None:

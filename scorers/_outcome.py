@@ -146,7 +146,7 @@ class OutcomeScores:
             ("AUROC called", auroc[0]),
             ("AUROC direction", auroc[1]),
             ("coverage", f"{self.coverage:.3f}; supported only: {self.supported_balanced_accuracy}"),
-            ("without an outcome", f"{self.n_without_outcome:,}, {self.n_missing:,} of them missing"),
+            ("without an outcome", _without(self.n_without_outcome, self.n_missing)),
         ]
         if self.by_conflict is not None and "conflict" in self.by_conflict.index:
             row = self.by_conflict.loc["conflict"]
@@ -167,6 +167,14 @@ class OutcomeScores:
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in self._rows())
         return f"<table><caption>{html.escape(self._title)}</caption>{rows}</table>"
+
+
+def _without(n: int, missing: int) -> str:
+    """Return how many answers have no outcome, and how many of these are not there at all."""
+    if not n:
+        return "no answer"
+    told = f"{n:,} answer{'' if n == 1 else 's'}, wrong and counted"
+    return told + (f"; of these, {missing:,} not given at all" if missing else "")
 
 
 def _nested(table: pd.DataFrame) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -75,3 +77,36 @@ def test_a_certificate_does_not_show_what_rests_on_a_handful_of_calls(fold) -> N
     assert rows["ceiling"] == rows["balanced accuracy of the priors"] == "not given"
     assert "cannot rank &lt;baselines&gt;" in few._repr_html_()
     assert repr(type(few)({})) == "no certificate"
+
+
+def test_a_baseline_is_fitted_to_a_training_and_to_nothing_that_holds_more(fold, simulated) -> None:  # type: ignore[no-untyped-def]
+    model = pb.baselines.BilinearRidge()
+    with pytest.raises(InputError, match=r"is not a Training \(got 'Screen'\)\. Give fold\.training, of a fold = "):
+        model.fit(simulated)
+    # A fold has effects of its own, test's among them: it would fit, and nobody would know.
+    with pytest.raises(InputError, match=r"is not a Training \(got 'Fold'\)\. Give fold\.training\.$"):
+        model.fit(fold)
+    assert model.fit(fold.training) is model
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (pb, "prepaer", "did you mean 'prepare'?"),
+        (pb.baselines, "BilinearRidgee", "did you mean 'BilinearRidge'?"),
+        (pb.baselines, "ScGPTT", "did you mean 'ScGPT'?"),
+        (pb.knowledge, "signed_grph", "did you mean 'signed_graph'?"),
+        (pb.runs, "reed_run", "did you mean 'read_run'?"),
+        (pb.runs, "zzzzzz", "has no attribute 'zzzzzz'"),
+    ],
+)
+def test_a_public_name_that_is_misspelt_is_answered_with_the_nearest(module: Any, name: str, meant: str) -> None:
+    assert not hasattr(module, name)
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert str(raised.value).endswith(meant)
+
+
+def test_a_question_ends_with_its_mark_and_a_sentence_with_its_stop() -> None:
+    assert str(InputError("is unknown", remedy="did you mean this?")) == "is unknown. Did you mean this?"
+    assert str(InputError("is unknown", remedy="say this")) == "is unknown. Say this."

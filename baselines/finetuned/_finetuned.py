@@ -78,8 +78,10 @@ class Finetuned(LanguageModel):
     lora
         Options of peft's ``LoraConfig``, such as ``r``, ``lora_alpha`` and ``target_modules``; all weights are trained
         if None.
-    per_outcome, selection_per_outcome
-        Questions of each outcome at most, of train to learn from, and of val to select on; all if None.
+    per_outcome
+        Questions of each outcome at most, of train to learn from; all if None.
+    selection_per_outcome
+        Questions of each outcome at most, of val to select on; all if None.
     reached
         Whether only questions to which candidate paths lead are learnt from and selected on, as a fold with
         ``fold.reached`` asks no others: of the rest, nothing can be learnt about paths.

@@ -37,7 +37,9 @@ class CausalModule(TrainedModule):
     ----------
     model
         Of transformers, or with adapters of peft: then these are trained, kept and loaded alone.
-    learning_rate, weight_decay
+    learning_rate
+        Of AdamW, after the warm-up.
+    weight_decay
         Of AdamW; biases and norms do not decay.
     warmup
         The share of all steps in which the learning rate rises.

@@ -40,8 +40,10 @@ class PolicySettings:
         That replies are drawn at.
     max_tokens
         Of one reply.
-    learning_rate, warmup_steps
+    learning_rate
         Of AdamW; constant after the warm-up.
+    warmup_steps
+        Updates over which the learning rate rises.
     clip_norm
         Largest norm of all gradients together.
     beta

@@ -73,8 +73,12 @@ class RewardSettings:
 
     Parameters
     ----------
-    outcome, triplets, format
-        Weights of the shares.
+    outcome
+        Weight of the share for the right outcome.
+    triplets
+        Weight of the share for the reason: how far its triplets are those of the reference paths.
+    format
+        Weight of the share for the form of the reply.
     most_triplets
         Distinct triplets of a reason at most; with more of them, its share is 0.
     grounded

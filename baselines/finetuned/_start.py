@@ -37,8 +37,12 @@ class TinySizes:
 
     Parameters
     ----------
-    hidden_size, layers, heads
-        Of the transformer; the feed-forward network is three times as wide.
+    hidden_size
+        Width of a token; the feed-forward network is three times as wide.
+    layers
+        Transformer layers.
+    heads
+        Attention heads in each layer.
     vocabulary
         Tokens at most, gene symbols left out, which are a token each.
     positions

@@ -68,12 +68,18 @@ class GEARS(LightningBaseline):
         ``corrected`` or ``upstream``.
     hidden_size
         Hidden units.
-    gene_layers, target_layers
-        Graph convolutions on the graph of genes and of targets.
-    gene_neighbours, target_neighbours
-        Neighbours of each node.
-    coexpression_threshold, similarity_threshold
-        Absolute correlation, and Jaccard index, above which there is an edge.
+    gene_layers
+        Graph convolutions on the graph of genes, which are joined where they are expressed together.
+    target_layers
+        Graph convolutions on the graph of targets, which are joined where they share gene sets.
+    gene_neighbours
+        Edges of each gene in the graph of genes, at most.
+    target_neighbours
+        Edges of each target in the graph of targets, at most.
+    coexpression_threshold
+        Absolute correlation above which two genes are joined.
+    similarity_threshold
+        Jaccard index of their gene sets above which two targets are joined.
     direction_weight
         Weight of the direction loss.
     gamma
@@ -82,8 +88,12 @@ class GEARS(LightningBaseline):
         Whether to predict a log variance too; see :meth:`log_variances`.
     uncertainty_weight
         Weight of its loss.
-    learning_rate, weight_decay, decay
-        Of Adam; the learning rate is multiplied by ``decay`` after each epoch.
+    learning_rate
+        Of Adam, in the first epoch.
+    weight_decay
+        Of Adam: the L2 penalty of all weights.
+    decay
+        Factor of the learning rate after each epoch.
     gene_sets
         A name or file, see :func:`pertbase.knowledge.gene_sets`. Not given: those the data set brings, else
         GO_Biological_Process_2023.

@@ -42,8 +42,10 @@ class LightningBaseline(Trained, ExpressionBaseline):
         Cells in a batch, over all devices together.
     patience
         Epochs without a better ``monitor`` after which training stops; it runs to ``max_epochs`` if None.
-    clip_norm, clip_value
-        Largest norm of all gradients together, or largest absolute value of each; at most one of the two.
+    clip_norm
+        Largest norm of all gradients together; at most one of this and ``clip_value``.
+    clip_value
+        Largest absolute value of each gradient; at most one of this and ``clip_norm``.
     pairing, match, include_control
         See :class:`~pertbase.folds._batches.PairSampler`.
     n_controls

@@ -72,8 +72,10 @@ class PerturbationModule(TrainedModule):
     ----------
     vocabulary
         The target genes it knows; ``CellPairs.targets`` points to them.
-    contexts, batch_names
-        What ``CellPairs.context`` and ``batch`` point to; set by :meth:`prepare`.
+    contexts
+        What ``CellPairs.context`` points to; set by :meth:`prepare`.
+    batch_names
+        What ``CellPairs.batch`` points to; set by :meth:`prepare`.
     prediction_batch_size
         Cells in a batch of predictions.
     needs_controls

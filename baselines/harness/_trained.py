@@ -57,8 +57,10 @@ class Trained(Baseline):
         Items in a batch, over all devices together.
     patience
         Epochs without a better ``monitor`` after which training stops; it runs to ``max_epochs`` if None.
-    clip_norm, clip_value
-        Largest norm of all gradients together, or largest absolute value of each; at most one of the two.
+    clip_norm
+        Largest norm of all gradients together; at most one of this and ``clip_value``.
+    clip_value
+        Largest absolute value of each gradient; at most one of this and ``clip_norm``.
     monitor
         What is selected on, smaller being better. One whose name starts with ``val_`` is not asked for where
         :meth:`selects` says that val cannot tell.

@@ -60,8 +60,13 @@ class LanguageModel(AnswerBaseline):
     answer_from
         ``text``: outcome and status are the reply's. ``options``: the outcome of the largest score; the reply gives the
         reason alone.
-    graph, hops, k
-        Where and how paths are found that the fold does not bring.
+    graph
+        The signed graph in which paths are found that the fold does not bring, as
+        :func:`~pertbase.knowledge.signed_graph` takes it.
+    hops
+        Edges of such a path, at most.
+    k
+        Such paths from a target to the readout gene, at most.
     """
 
     refit: ClassVar[bool] = False

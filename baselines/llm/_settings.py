@@ -32,9 +32,11 @@ class AskSettings:
         How often one request is made before it counts as failed.
     timeout
         Of one attempt, seconds.
-    token_budget, cost_budget
-        What one command may use, of tokens (of prompts and replies) and of the price file's currency. At the limit it
-        stops; the same command goes on from there with as much again.
+    token_budget
+        Tokens, of prompts and replies, that one command may use. At the limit it stops; the same command goes on from
+        there with as much again.
+    cost_budget
+        What one command may cost, in the price file's currency. At the limit it stops, as for ``token_budget``.
     prices
         A YAML file: ``date``, ``currency`` and ``models``: name -> ``prompt`` and ``reply``, a million tokens each.
     responses

@@ -66,8 +66,14 @@ class ScGPT(LightningBaseline):
     size
         ``small`` (64 numbers a gene, 2 layers), for processors, or ``published`` (512, 12 layers, 8 heads), for GPUs.
         A checkpoint has its own.
-    embedding_size, n_layers, n_heads, hidden_size
-        Change one number of the size.
+    embedding_size
+        Numbers a gene; the size's own where not given.
+    n_layers
+        Transformer layers; the size's own where not given.
+    n_heads
+        Attention heads in each layer; the size's own where not given.
+    hidden_size
+        Width of a layer's feed-forward part; the size's own where not given.
     dropout
         Share of numbers dropped in training.
     max_genes
@@ -83,9 +89,11 @@ class ScGPT(LightningBaseline):
         What of a checkpoint is trained: ``all``, ``frozen`` (nothing but the decoder and the mark), ``last`` (the last
         ``last_layers`` layers too) or ``lora`` (matrices of low rank added to those of the layers; needs peft).
     last_layers
-        For ``last``.
-    lora_rank, lora_alpha
-        For ``lora``.
+        How many layers ``last`` trains.
+    lora_rank
+        Rank of the matrices that ``lora`` adds.
+    lora_alpha
+        Scale of the matrices that ``lora`` adds: they are multiplied with ``lora_alpha / lora_rank``.
     learning_rate
         Of Adam. Not given: 1e-4, as published, for a checkpoint and the published size, else 3e-3.
     decay

@@ -71,8 +71,20 @@ class STATE(LightningBaseline):
         ``corrected`` or ``upstream``.
     size
         ``small``, ``base`` or ``large``: the published sizes, with 29, 76 and 213 million weights in the transformer.
-    hidden_size, layers, heads, intermediate_size, encoder_layers, decoder_layers, set_size
-        In place of the size's own; see :class:`~pertbase.baselines.state._sizes.Shape`.
+    hidden_size
+        Width of a token; the size's own where not given.
+    layers
+        Transformer layers; the size's own where not given.
+    heads
+        Attention heads in each layer; the size's own where not given.
+    intermediate_size
+        Width between the two products of a layer's feed-forward part; the size's own where not given.
+    encoder_layers
+        Linear layers of each of the two encoders; the size's own where not given.
+    decoder_layers
+        Linear layers of the output; the size's own where not given.
+    set_size
+        Cells in a set at most; the size's own where not given.
     dropout
         In the encoders and the output.
     residual

@@ -18,12 +18,16 @@ class Shape:
     ----------
     hidden_size
         Width of a token.
-    layers, heads
-        Transformer layers, and attention heads in each.
+    layers
+        Transformer layers.
+    heads
+        Attention heads in each layer.
     intermediate_size
         Width between the two products of a layer's feed-forward part; four times ``hidden_size`` where not given.
-    encoder_layers, decoder_layers
-        Linear layers of the two encoders, and of the output.
+    encoder_layers
+        Linear layers of each of the two encoders.
+    decoder_layers
+        Linear layers of the output.
     set_size
         Cells in a set at most.
     """

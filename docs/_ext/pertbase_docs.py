@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,16 @@ def _told(room: str, name: str, value: Any) -> list[str]:
     return [f"``{text if len(text) <= 100 else text[:97] + '...'}``"]
 
 
+def quiet_kernels(app: Sphinx, config: Config) -> None:
+    """Have the notebooks' kernels report errors alone: each would warn that what it says to us is not encrypted."""
+    home = Path(app.doctreedir) / "ipython"
+    profile = home / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    _write(profile / "ipython_kernel_config.py", 'get_config().IPKernelApp.log_level = "ERROR"\n')
+    # Kernels inherit it. What the reader has set up for an own IPython is left out of the pages too.
+    os.environ["IPYTHONDIR"] = str(home)
+
+
 def keep_sentences(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
     """Keep napoleon from taking what stands before a colon for the type of a property: it is a sentence here."""
     if what in ("attribute", "property", "data"):
@@ -187,6 +198,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options", Options)
     app.add_directive("named", Named)
     app.connect("config-inited", write_rooms)
+    app.connect("config-inited", quiet_kernels)
     # Before napoleon, at 500.
     app.connect("autodoc-process-docstring", keep_sentences, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

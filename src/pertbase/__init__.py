@@ -86,7 +86,9 @@ def __getattr__(name: str) -> Any:
         return _room(name)
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pertbase' has no attribute {name!r}")
+    from pertbase.errors import no_attribute
+
+    raise no_attribute("pertbase", name, __all__)
 
 
 def _room(name: str) -> Any:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["InputError", "PertbaseError", "UnsupportedError", "begun", "nearest", "unknown_name"]
+__all__ = ["InputError", "PertbaseError", "UnsupportedError", "begun", "nearest", "no_attribute", "unknown_name"]
 
 
 _SHORTEST = 3
@@ -27,7 +27,7 @@ class PertbaseError(Exception):
     value
         The offending value. Left out of the message when not given.
     remedy
-        What to do about it, as a sentence without a full stop.
+        What to do about it, as a sentence without a full stop, or as a question with its mark.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PertbaseError(Exception):
             text += f" (got {shown if len(shown) <= 200 else shown[:197] + '...'})"
         text += "."
         if remedy:
-            text += f" {remedy[0].upper()}{remedy[1:]}."
+            text += f" {remedy[0].upper()}{remedy[1:]}" + ("" if remedy.endswith("?") else ".")
         super().__init__(text)
 
 
@@ -77,6 +77,14 @@ def begun(name: str, valid: Iterable[str]) -> list[str]:
     if len(text) < _SHORTEST:
         return []
     return [item for item in names if item.lower().startswith(text)] or [item for item in names if text in item.lower()]
+
+
+def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """Return the error for a name that a module lacks, with the nearest one it has."""
+    close = nearest(name, known)
+    told = f"module {module!r} has no attribute {name!r}" + (f"; did you mean {close!r}?" if close else "")
+    # With a name given, Python itself does not guess a second time.
+    return AttributeError(told, name=name)
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str], *, file: str | Path | None = None) -> InputError:

@@ -235,7 +235,7 @@ def test_file_that_fits_no_dialect_says_what_it_has() -> None:
         ({"context": "line", "mechanism": "CRISPRx"}, r"mechanism: unknown mechanism \(got 'CRISPRx'\)"),
         (
             {"context": "line", "mechanism": "CRISPRi", "control": "CTRL"},
-            r"obs\['arm'\]: no cell is labelled.*control=ctrl",
+            r"obs\['arm'\]: no cell is labelled.*\. Did you mean control=ctrl \(5 cells\)\?$",
         ),
         ({"context": "line", "mechanism": "CRISPRi", "batch": "lane"}, r"obs column of batch.*'lane'"),
     ],

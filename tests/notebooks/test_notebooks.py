@@ -22,6 +22,16 @@ NAMES = [
     "04_reasons.ipynb",
     "05_your_own_h5ad.ipynb",
 ]
+# What a text says of the output below it, and what holds of names after the last cell.
+PROMISED = {"05_your_own_h5ad.ipynb": "no cell is labelled as a control (looked for ctrl)"}
+HOLDS = {
+    "04_reasons.ipynb": """
+thin = {(head, tail) for head, _, tail in mechanisms[position]}
+broad = {(head, tail) for path in other["reference_paths"] for head, _, tail in path}
+lacking = (thin - broad) - set(zip(fold.graph.edges["source"], fold.graph.edges["target"]))
+assert thin & broad and lacking and broad - thin, (thin, broad)
+"""
+}
 CLEAR = "jupyter nbconvert --clear-output --inplace notebooks/*.ipynb"
 
 
@@ -60,6 +70,35 @@ def test_a_notebook_says_that_its_cells_are_simulated_and_uses_public_names_alon
                 assert "._" not in str(node.module), f"{name}, {cell['id']}: {node.module} is private"
 
 
+def _texts(name: str) -> list[str]:
+    trees = [ast.parse(_source(cell)) for cell in _cells(name, "code")]
+    found = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [text for text in found if isinstance(text, str)]
+
+
+def _runs_read(name: str) -> set[str]:
+    calls = [node for cell in _cells(name, "code") for node in ast.walk(ast.parse(_source(cell)))]
+    return {
+        ast.literal_eval(call.args[0])
+        for call in calls
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "read_runs"
+    }
+
+
+def test_notebooks_in_one_folder_do_not_read_each_other_s_runs_or_files() -> None:
+    """Whoever opens the folder runs them side by side, in any order."""
+    owner: dict[Path, str] = {}
+    for name in NOTEBOOKS:
+        written = {text.removeprefix("runs=") for text in _texts(name) if text.startswith("runs=")}
+        assert written == _runs_read(name), name
+        files = {text.split("/")[0] for text in _texts(name) if text.endswith((".h5ad", ".yaml"))}
+        for path in map(Path, written | files):
+            assert path not in owner, f"{name} and {owner[path]} both use {path}"
+            owner[path] = name
+    for path, name in owner.items():
+        assert not {*path.parents} & set(owner), f"{path} of {name} lies in a folder of another"
+
+
 @pytest.fixture(scope="module")
 def kernels() -> Iterator[Path]:
     """A folder with a kernel of the Python that runs the tests, and no trace of any other.
@@ -89,6 +128,8 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, kernels: Path, tmp_path: 
     before = (FOLDER / name).read_bytes(), sorted(FOLDER.iterdir())
     notebook = nbformat.read(FOLDER / name, as_version=4)
     nbformat.validate(notebook)
+    if name in HOLDS:
+        notebook.cells.append(nbformat.v4.new_code_cell(HOLDS[name], id="holds"))
     manager = AsyncKernelManager(
         kernel_name="this", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(kernels)]), transport="ipc",
         connection_file=str(kernels / f"{name[:2]}.json"),
@@ -96,13 +137,19 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, kernels: Path, tmp_path: 
     resources = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, km=manager, timeout=300, resources=resources, allow_errors=True)
     client.execute(cleanup_kc=True)
-    drawn = 0
+    drawn, printed = 0, ""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             where = f"{name}, {cell['id']}"
             if output["output_type"] == "error":
                 pytest.fail(f"{where}:\n{cell['source']}\n\n" + "\n".join(output["traceback"]), pytrace=False)
             assert output.get("name") != "stderr", f"{where}: {output['text']}"
-            drawn += "image/png" in output.get("data", {})
+            data = output.get("data", {})
+            drawn += "image/png" in data
+            printed += output.get("text", "")
+            about = data.get("text/plain", "")
+            if about.startswith(("Screen ", "Fold ")):
+                assert "(simulated)" in about.splitlines()[0], f"{where} does not say that its cells are simulated"
+    assert PROMISED.get(name, "") in printed
     assert drawn, f"{name} draws nothing"
     assert ((FOLDER / name).read_bytes(), sorted(FOLDER.iterdir())) == before

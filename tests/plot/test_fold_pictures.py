@@ -63,10 +63,33 @@ def test_effects_are_counted_by_outcome_and_the_rule_s_threshold_is_drawn(fold: 
     assert f"ambiguous (n = {train['outcome'].isna().sum():,})" in legend(ax)
     heights = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) > 2]
     totals = {round(float(np.sum(line[:-1]))) for line in heights}
-    assert {int((train["outcome"] == outcome).sum()) for outcome in OUTCOMES} <= totals
+    low, high = ax.get_xlim()
+    inside = train.loc[train["effect"].between(low, high)]
+    assert {int((inside["outcome"] == outcome).sum()) for outcome in OUTCOMES} <= totals
+    below, above = (train["effect"] < low).sum(), (train["effect"] > high).sum()
+    assert below > 0
+    assert above > 0
+    assert f"beyond the axis: {below:,} on the left, {above:,} on the right" in ax.get_xlabel()
     drawn = {round(float(line.get_xdata()[0]), 9) for line in ax.lines if len(line.get_xdata()) == 2}
     assert {-fold.spec.rule.tau, fold.spec.rule.tau} <= drawn
     assert fold.spec.rule.statistic in ax.get_xlabel()
+
+
+@pytest.mark.parametrize("bins", [1, 7, 40, 60])
+def test_no_bar_of_effects_lies_across_the_threshold_and_none_of_a_call_within_it(fold: Fold, bins: int) -> None:
+    from matplotlib.colors import to_rgba
+
+    ax = plot.effect_distribution(fold, bins=bins)
+    tau = fold.spec.rule.tau
+    drawn = [line for line in ax.lines if len(line.get_xdata()) > 2]
+    for line in drawn:
+        edges = np.unique(line.get_xdata())
+        assert np.isclose(edges[:, None], [-tau, 0, tau]).any(axis=0).all()
+    for outcome, side in (("up", 1), ("down", -1)):
+        (line,) = [line for line in drawn if to_rgba(line.get_color()) == to_rgba(plot.COLOURS[outcome])]
+        starts, heights = line.get_xdata()[:-1], line.get_ydata()[:-1]
+        middles = starts + np.diff(line.get_xdata()) / 2
+        assert (side * middles[heights > 0] > tau).all()
 
 
 def test_what_is_no_fold_is_told_with_what_has_one(fold: Fold) -> None:
@@ -104,13 +127,29 @@ def test_the_map_shows_the_split_of_every_condition_once(fold: Fold) -> None:
 
 
 def test_the_map_names_perturbations_where_there_is_room_and_leaves_out_unused_ones_on_request(fold: Fold) -> None:
-    ax = plot.split_map(fold, unused=False)
     used = fold.conditions.loc[fold.conditions["split"].isin(("train", "val", "test"))]
+    some = sorted(used["perturbation"].unique())[::3]
+    few = replace(fold, conditions=fold.conditions.loc[fold.conditions["perturbation"].isin(some)])
+    used = used.loc[used["perturbation"].isin(some)]
+    ax = plot.split_map(few, unused=False)
     names = [text.get_text() for text in ax.get_xticklabels()]
     assert sorted(names) == sorted(used["perturbation"].unique())
     order = used.drop_duplicates("perturbation").set_index("perturbation")["split"].reindex(names)
     assert list(order) == sorted(order, key=("train", "val", "test").index)
     assert len(plot.split_map(fold).get_xticklabels()) == 0
+
+
+def test_names_of_the_map_are_as_large_on_a_page_as_their_columns_are_wide(fold: Fold) -> None:
+    perturbations = sorted(fold.conditions["perturbation"].unique())
+    for n in (5, 40, 60, len(perturbations)):
+        some = fold.conditions["perturbation"].isin(perturbations[:n])
+        ax = plot.split_map(replace(fold, conditions=fold.conditions.loc[some]))
+        figure = ax.figure
+        figure.canvas.draw()
+        assert figure.get_figwidth() <= 9
+        column = ax.get_window_extent().width / figure.dpi * 72 / n
+        assert (n <= 40) == (len(ax.get_xticklabels()) > 0)
+        assert all(7 <= text.get_fontsize() <= column for text in ax.get_xticklabels())
 
 
 def test_controls_are_counted_by_context_and_role(fold: Fold) -> None:

@@ -93,6 +93,21 @@ def test_reasons_are_drawn_beside_their_nulls_and_controls(reasoned) -> None:  #
     assert f"n = {reasoned.n:,} questions" in ax.get_title(loc="left")
 
 
+def test_no_null_and_no_control_of_reasons_lies_on_the_answers_dot(reasoned) -> None:  # type: ignore[no-untyped-def]
+    ax = plot.reason_axes(reasoned)
+    ax.figure.canvas.draw()
+    row = ax.get_window_extent().height / ax.figure.dpi * 72 / len(rows(ax))
+    radius = {points.get_label(): np.sqrt(points.get_sizes()[0]) / 2 for points in ax.collections}
+    drawn = {points.get_label(): np.asarray(points.get_offsets())[:, 1] for points in ax.collections}
+    middle = radius.pop("answers")
+    shifts = {label: drawn[label][0] - np.rint(drawn[label][0]) for label in radius}
+    assert len(shifts) == 5
+    for label, shift in shifts.items():
+        assert abs(shift) * row >= middle + radius[label] - 0.5, label
+        others = [abs(shift - other) * row for name, other in shifts.items() if name != label]
+        assert min(others) >= 0.8 * 2 * radius[label], label
+
+
 def test_reasons_as_a_run_keeps_them_make_the_same_picture(reasoned) -> None:  # type: ignore[no-untyped-def]
     import json
 
@@ -161,7 +176,31 @@ def test_claims_lie_thin_over_broad_paths() -> None:
     assert thin == {"edge:A>B:-1", "edge:B>D:-1", "edge:A>X:+1"}
     assert "X" in nodes(ax)
     told = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert told == ["activates", "inhibits", "affects", "paths: 4 edges", "claimed: 3 triplets"]
+    assert told == [
+        "path activates (n = 2)", "path inhibits (n = 1)", "path affects (n = 1)",
+        "claim activates (n = 1)", "claim inhibits (n = 2)",
+    ]  # fmt: skip
+    in_legend = ax.get_legend().get_lines()
+    assert [line.get_linewidth() > 5 for line in in_legend] == [True] * 3 + [False] * 2
+    dashed = {line.get_linestyle() for line in in_legend[1:3]}
+    assert dashed == {"--"}
+    assert in_legend[0].get_linestyle() == "-"
+
+
+def test_heads_of_edges_that_meet_at_a_node_lie_apart() -> None:
+    straight = [["A", "inhibits", "B"], ["B", "activates", "D"]]
+    ax = plot.paths([straight, [["A", "inhibits", "D"]]])
+    ax.figure.canvas.draw()
+    boxes = []
+    for key in ("edge:B>D:+1", "edge:A>D:-1"):
+        arrow = edges(ax)[key]
+        path = arrow.get_path()  # type: ignore[attr-defined]
+        last = np.flatnonzero(path.codes == path.MOVETO)[-1]
+        ends = arrow.get_transform().transform(path.vertices[last : last + 3])  # type: ignore[attr-defined]
+        boxes.append((ends.min(axis=0), ends.max(axis=0)))
+    head, bar = boxes
+    assert head[0][0] < bar[1][0]
+    assert bar[1][1] < head[0][1] or head[1][1] < bar[0][1], (head, bar)
 
 
 def test_nothing_to_draw_and_words_that_are_no_relation_are_told() -> None:

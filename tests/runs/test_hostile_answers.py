@@ -61,7 +61,11 @@ REFUSED: dict[str, tuple[str, Made, list[str]]] = {
     "no id, parquet": ("a.parquet", lambda t: _first(t, "id", None), ["id: an answer has no id"]),
     "no column": ("a.csv", lambda t: t.rename(columns={"outcome": "answer"}), ["outcome: answers lack a column"]),
     "an unknown word": ("a.csv", lambda t: _first(t, "outcome", "rise"), ["outcome: unknown outcome", "'rise'"]),
-    "upper case": ("a.csv", lambda t: _first(t, "outcome", "UP"), ["outcome: unknown outcome", "mean 'up'"]),
+    "upper case": (
+        "a.csv",
+        lambda t: _first(t, "outcome", "UP"),
+        ["outcome: unknown outcome", "Did you mean 'up'? Use up, down, no_change, or leave it empty."],
+    ),
     "a number": ("a.jsonl", lambda t: ROW + "1}", ["outcome: unknown outcome", "got 1"]),
     "a list": ("a.jsonl", lambda t: ROW + '["up"]}', ["outcome: an outcome is one word", "['up']"]),
     "a status that is a list": ("a.jsonl", lambda t: ROW + '"up", "status": ["ok"]}', ["status: a status is one word"]),

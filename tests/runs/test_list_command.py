@@ -97,6 +97,14 @@ def test_every_option_of_ours_is_listed_with_its_default_and_a_meaning(group: st
             assert listed[key].default == value or yaml.safe_load(listed[key].default) == value
 
 
+@pytest.mark.parametrize(("group", "name"), EVERY, ids=[f"{group}={name}" for group, name in EVERY])
+def test_no_two_options_of_a_part_are_told_in_the_same_words(group: str, name: str) -> None:
+    for part in parts(group, name, Names()):
+        told: dict[str, str] = {}
+        for option in part.options:
+            assert told.setdefault(option.meaning, option.key) == option.key
+
+
 def _places(key: str) -> list[str]:
     words = key.split(".")
     return [".".join(words[:end]) for end in range(len(words), 0, -1)]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import pertbase as pb
 from pertbase.folds import Answers, Effects, open_fold
 from pertbase.runs import collect, find_runs
+from pertbase.runs._new import new_baseline
 from pertbase.scorers import outcome
 
 
@@ -238,6 +241,21 @@ def test_a_new_baseline_runs_as_it_is_written(pertbase, small_screen: Path, tmp_
     code, _, err = pertbase("new", "baseline", "my_first_idea", f"output={tmp_path}")
     assert code == 2
     assert "is there already" in err
+
+
+def test_a_new_baseline_predicts_what_it_says(small_screen: Path, tmp_path: Path) -> None:
+    path, *_ = new_baseline("my_second_idea", tmp_path)
+    made: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), made)
+    model = made["MySecondIdea"]
+    assert model.__doc__.startswith(
+        "Predicts the mean effect of all training conditions, scaled, whatever the context."
+    )
+    fold = pb.make_fold(pb.read_screen(small_screen), kind="combinatorial")
+    training, inputs = fold.training, fold.inputs("test")
+    values = model(scale=0.5).fit(training).predict(inputs).values
+    assert training.conditions["context"].nunique() > 1
+    assert np.allclose(values, 0.5 * training.effects.values.mean(axis=0))
 
 
 _WITH_PRESET = """

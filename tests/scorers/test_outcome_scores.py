@@ -91,6 +91,7 @@ def test_unparsed_answer_counts_as_wrong_and_stays_in_the_denominator(rng, make_
     assert scores.n == n
     assert scores.accuracy.value == pytest.approx((n - 100) / n)
     assert scores.n_without_outcome == 100
+    assert "  without an outcome  100 answers, wrong and counted\n" in repr(scores)
     assert scores.n_missing == 0
     assert scores.status == {"ok": n - 100, "refusal": 100}
 
@@ -104,6 +105,8 @@ def test_a_question_left_out_is_the_same_as_no_answer(rng, make_fold) -> None:
     left_out = scorers.outcome(Answers(answers.table[~gone]), truth)
     said = scorers.outcome(Answers(silent), truth)
     assert left_out.n_missing == 50
+    assert "; of these, 50 not given at all\n" in repr(left_out)
+    assert "  without an outcome  no answer\n" in repr(scorers.outcome(_right(truth), truth))
     assert said.n_missing == 0
     assert left_out.status == said.status
     assert left_out.balanced_accuracy == said.balanced_accuracy

@@ -223,7 +223,7 @@ def _words(column: pd.Series, known: tuple[str, ...], key: str, file: str | None
                 file=file,
                 key=key,
                 value=word,
-                remedy=f"use {', '.join(known)}, or leave it empty" + (f"; did you mean {close!r}" if close else ""),
+                remedy=(f"did you mean {close!r}? " if close else "") + f"Use {', '.join(known)}, or leave it empty",
             )
     words = np.array([*(None if word == "" else word for word in found), None], dtype=object)
     return np.asarray(words[codes])

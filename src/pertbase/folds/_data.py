@@ -203,8 +203,10 @@ def load_h5ad(
         An ``.h5ad`` or ``.zarr`` file, found by :func:`find_data`.
     name
         The screen's name; the file's where not given.
-    source, licence
-        Where the file comes from and on what terms, for the message where it is absent.
+    source
+        Where the file comes from, for the message where it is absent.
+    licence
+        On what terms the file comes, for the same message.
     url
         From where it is fetched where it is absent.
     checksum
@@ -261,8 +263,10 @@ def load_perturbqa(
 
     Parameters
     ----------
-    source, licence
-        Where the files come from and on what terms, for the message where they are absent.
+    source
+        Where the files come from, for the message where they are absent.
+    licence
+        On what terms the files come, for the same message.
     folder, name, lines, mechanism
         See :func:`read_perturbqa`.
     """
@@ -277,8 +281,10 @@ def load_effect_table(
 
     Parameters
     ----------
-    source, licence
-        Where the file comes from and on what terms, for the message where it is absent.
+    source
+        Where the file comes from, for the message where it is absent.
+    licence
+        On what terms the file comes, for the same message.
     path, name
         See :func:`read_effect_table`.
     options

@@ -30,25 +30,39 @@ class EffectTableOptions:
 
     Parameters
     ----------
-    perturbation, gene, effect
-        Columns. A perturbation is ``A`` or ``A+B``; parts called like a control, as in GEARS' ``A+ctrl``, are left out.
-        A name in the spelling of questions, ``CRISPRi:A``, is taken as it is.
+    perturbation
+        The column of the perturbation. One is ``A`` or ``A+B``; parts called like a control, as in GEARS' ``A+ctrl``,
+        are left out. A name in the spelling of questions, ``CRISPRi:A``, is taken as it is.
+    gene
+        The column of the readout gene.
+    effect
+        The column of the effect.
     unit
         Of the effects and their standard errors: a key of :data:`UNITS`.
     statistic
         What the effects are: ``mean_log`` or ``log_mean``.
-    context, context_value
-        The context's column, or the one context of all rows. Where neither is given, the column ``context``.
+    context
+        The column of the context; ``context`` where neither this nor ``context_value`` is given.
+    context_value
+        The one context of all rows, where no column says it.
     mechanism
         A mechanism, for all rows, or the column that holds it. Where it is not given, the column ``mechanism``; not
         needed where all names say it.
     separator
         Between the parts of a combination.
-    p_value, p_adjusted, standard_error, n_cells
-        Columns of the measurement. Without ``p_value`` it is that of effect / standard error against a normal; without
-        ``p_adjusted``, Benjamini-Hochberg over the pairs of the condition that are in the table.
-    split, regime
-        Columns, one value a condition: the split that is shipped, and strata to report test questions by.
+    p_value
+        The column of the p-value. Without one it is that of effect / standard error against a normal.
+    p_adjusted
+        The column of the adjusted p-value. Without one, Benjamini-Hochberg over the pairs of the condition that are in
+        the table.
+    standard_error
+        The column of the effect's standard error.
+    n_cells
+        The column of the perturbed cells' number.
+    split
+        The column of the split that is shipped, one value a condition.
+    regime
+        The column of strata to report test questions by, one value a condition.
     train_regimes
         In place of ``split``: the regimes that are train, where all others are test.
     """

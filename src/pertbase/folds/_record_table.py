@@ -55,14 +55,18 @@ def load_records(
         The data set's name; the fold's is added.
     path
         A folder or one file, found by :func:`find_data`; where not given, ``repository`` is fetched.
-    repository, revision
-        A data set on the Hugging Face hub, and its branch, tag or commit.
+    repository
+        A data set on the Hugging Face hub.
+    revision
+        The repository's branch, tag or commit.
     fold
         Which test fold, by the name of its file, or what ``fields.fold`` names.
     mechanism, separator, outcomes, targets
         See :func:`read_records`; ``targets`` may also be a csv or tsv file.
-    source, licence
-        For the message where ``path`` is absent.
+    source
+        Where the records come from, for the message where ``path`` is absent.
+    licence
+        On what terms the records come, for the same message.
 
     Raises
     ------

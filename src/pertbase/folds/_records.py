@@ -34,8 +34,14 @@ class FieldMap:
 
     Parameters
     ----------
-    context, perturbation, gene, outcome
-        Needed. A perturbation is a text or a list of its parts.
+    context
+        The context; needed.
+    perturbation
+        The perturbation, a text or a list of its parts; needed.
+    gene
+        The readout gene; needed.
+    outcome
+        The outcome; needed.
     id
         The record's own id, by which its publisher matches predictions.
     mechanism
@@ -44,10 +50,16 @@ class FieldMap:
         What a compound acts on: a list, or a text separated by commas.
     dose
         In micromolar.
-    split, fold
-        Where one file holds several splits or test folds.
-    candidate_paths, reference_paths, reference_text
-        What a reason may use and is held against; kept as they are.
+    split
+        The split, where one file holds several.
+    fold
+        The test fold, where one file holds several.
+    candidate_paths
+        Paths that a reason may use; kept as they are.
+    reference_paths
+        Paths that a reason is held against; kept as they are.
+    reference_text
+        The text of a reason to hold others against; kept as it is.
     """
 
     context: str

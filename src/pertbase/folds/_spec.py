@@ -43,16 +43,20 @@ class FoldSpec:
         Draws the control partition and the split.
     rule
         The label rule, which names the effect statistic.
-    test_share, val_share
-        Shares of target sets (or compounds, or combinations) held out.
+    test_share
+        The share of target sets (or compounds, or combinations) that test asks about.
+    val_share
+        The share of target sets (or compounds, or combinations) that val asks about.
     combination_test_share
         The share of combinations asked in ``combinatorial``: more than ``test_share``, since there are few.
     both_share
         The share of target sets for test, and again for val, in ``unseen_both``.
     input_share
         The share of each context's controls a model may see; the labels use the others.
-    test_context, val_context
-        Contexts to hold out; drawn where not given.
+    test_context
+        The context that test asks about; drawn where not given.
+    val_context
+        The context that val asks about; drawn where not given.
     context
         For ``published``: the context whose shipped split is used.
     split

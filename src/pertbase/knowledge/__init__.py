@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pertbase.errors import no_attribute
 from pertbase.knowledge._gene_sets import (
     GeneSets,
     default_gene_sets,
@@ -96,7 +97,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"pertbase.knowledge.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'pertbase.knowledge' has no attribute {name!r}")
+    raise no_attribute("pertbase.knowledge", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,9 @@ _FILL = {**COLOURS, AMBIGUOUS: "#e6e6e6"}
 # Light and dark in turn, so that they differ without their hue too.
 _SPLIT_COLOURS = {"train": "#56b4e9", "val": "#f0e442", "test": "#a02c6f", "unused": "#c9cdd4", "dropped": "#6f747d"}
 _ROLE_COLOURS = {"input": ("#56b4e9", INK), "truth": ("#a02c6f", "white")}
-_MOST_TICKS = 100
+# Columns that are wide enough for their names on a page; of more, none is named.
+_MOST_TICKS = 40
+_WIDEST = 8.6
 
 
 def outcome_balance(
@@ -106,8 +109,8 @@ def _of_split(fold: Fold, split: str | None) -> pd.DataFrame:
 def effect_distribution(fold: Fold, *, split: str | None = None, bins: int = 60, ax: Axes | None = None) -> Axes:
     """Draw how large measured effects are, by outcome, on a logarithmic count.
 
-    The dashed lines are the label rule's threshold: what lies beyond and is significant is a call. Effects beyond the
-    ends of the axis lie in the outermost bars.
+    The dotted lines are the label rule's threshold, at which bars begin: what lies beyond and is significant is a call.
+    The few effects beyond the ends of the axis are counted below it.
 
     Parameters
     ----------
@@ -116,7 +119,7 @@ def effect_distribution(fold: Fold, *, split: str | None = None, bins: int = 60,
     split
         Questions of this split alone; all where not given.
     bins
-        Bars from end to end.
+        Bars from end to end, or about as many: a whole number of them lies between zero and the threshold.
     ax
         To draw on.
 
@@ -131,33 +134,43 @@ def effect_distribution(fold: Fold, *, split: str | None = None, bins: int = 60,
     if known.empty:
         raise UnsupportedError(f"{fold.data} holds outcomes and no effects", key="effect")
     effects = known["effect"].to_numpy(dtype=float)
-    limit = round_up(float(np.quantile(np.abs(effects), BEYOND)))
+    tau = fold.spec.rule.tau
+    edges = _edges(round_up(float(np.quantile(np.abs(effects), BEYOND))), tau, bins)
     kinds = known["outcome"].astype(object).where(known["outcome"].notna(), AMBIGUOUS)
     sizes = kinds.value_counts()
     labels = {kind: f"{kind} (n = {sizes.get(kind, 0):,})" for kind in _KINDS if sizes.get(kind, 0)}
-    table = pd.DataFrame({"effect": np.clip(effects, -limit, limit), "outcome": kinds.map(labels).to_numpy()})
+    table = pd.DataFrame({"effect": effects, "outcome": kinds.map(labels).to_numpy()})
     ax = canvas(ax)
     seaborn().histplot(
-        table, x="effect", hue="outcome", hue_order=list(labels.values()), bins=np.linspace(-limit, limit, bins + 1),
+        table, x="effect", hue="outcome", hue_order=list(labels.values()), bins=edges,
         palette=[COLOURS.get(kind, INK) for kind in labels], element="step", fill=False, linewidth=1.4, ax=ax,
     )  # fmt: skip
     ax.set_yscale("log")
-    ax.set_xlim(-limit, limit)
+    ax.set_xlim(edges[0], edges[-1])
     legend(ax)
-    tau = fold.spec.rule.tau
     for side in (-tau, tau):
         vertical(ax, side, f"{side:+.2g}")
-    ax.set_xlabel(f"measured effect ({fold.spec.rule.statistic}, natural log)")
+    below, above = int((effects < edges[0]).sum()), int((effects > edges[-1]).sum())
+    beyond = f"\nbeyond the axis: {below:,} on the left, {above:,} on the right" if below or above else ""
+    ax.set_xlabel(f"measured effect ({fold.spec.rule.statistic}, natural log){beyond}")
     ax.set_ylabel("questions")
     what = f"{_title(fold)}{'' if split is None else f', {split}'}\neffects of {len(known):,} questions"
     return finish(ax, what, simulated=fold.simulated, lined=True)
+
+
+def _edges(limit: float, tau: float, bins: int) -> np.ndarray:
+    """Return where bars begin, out to a limit or a little beyond it: zero and the threshold are among these."""
+    per_tau = max(1, round(tau * bins / (2 * limit)))
+    n_bars = max(per_tau, math.ceil(limit * per_tau / tau - 1e-9))
+    return np.arange(-n_bars, n_bars + 1) * tau / per_tau
 
 
 def split_map(fold: Fold, *, unused: bool = True, ax: Axes | None = None) -> Axes:
     """Draw which conditions are in train, val and test: contexts by perturbations.
 
     A column of one colour is a perturbation held out everywhere, a row of one colour a context held out; white was not
-    measured. ``unused`` is neither trained on nor asked about, ``dropped`` could not be labelled.
+    measured. ``unused`` is neither trained on nor asked about, ``dropped`` could not be labelled. Columns are named as
+    long as there is room; the names of more are in ``fold.conditions``.
 
     Parameters
     ----------
@@ -179,7 +192,7 @@ def split_map(fold: Fold, *, unused: bool = True, ax: Axes | None = None) -> Axe
     n_rows, n_columns = values.shape
     named = n_columns <= _MOST_TICKS
     width = 3.0 + (0.14 if named else 0.06) * n_columns
-    ax = canvas(ax, width=min(max(6.4, width), 15), height=row_height(n_rows) + (1.2 if named else 0.4))
+    ax = canvas(ax, width=min(max(6.4, width), _WIDEST), height=row_height(n_rows) + (1.2 if named else 0.4))
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -190,7 +203,7 @@ def split_map(fold: Fold, *, unused: bool = True, ax: Axes | None = None) -> Axe
     ax.invert_yaxis()
     ax.set_yticks(np.arange(n_rows) + 0.5, [plain(str(name)) for name in values.index], fontsize="small")
     names = [plain(str(name)) for name in values.columns] if named else []
-    ax.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90, fontsize=6.5)
+    ax.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90, fontsize=7)
     ax.tick_params(length=0)
     ax.set_xlabel(f"{n_columns:,} {'contexts' if turned else 'perturbations, by split and target'}")
     sizes = conditions["split"].value_counts()

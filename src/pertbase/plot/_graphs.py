@@ -22,10 +22,12 @@ _WORDS = {1: "activates", -1: "inhibits", 0: "affects"}
 _LINES: Mapping[int, Literal["solid", "dotted"]] = {1: "solid", -1: "solid", 0: "dotted"}
 # Broad lines have no heads; their dashes say the sign beside the colour.
 _BROAD = {1: "solid", -1: (0, (1.0, 0.35)), 0: (0, (0.3, 0.4))}
-_HEADS = {1: "-|>,head_length=0.6,head_width=0.28", -1: "|-|,widthA=0,angleA=0,widthB=0.5,angleB=0", 0: "-"}
+_HEADS = {1: "-|>,head_length=0.6,head_width=0.28", -1: "|-|,widthA=0,angleA=0,widthB=0.35,angleB=0", 0: "-"}
 _COLUMN, _ROW = 1.75, 0.62
 # Points that a letter of a node's name takes, half of it, and half of what its frame takes.
 _LETTER, _PAD = 2.8, 5.5
+# Points from the middle of a side at which edges from above and below meet it, and at which bent ones end before it.
+_PORT, _SHORT = 7.0, 6.0
 
 Edge = tuple[str, str]
 
@@ -128,7 +130,7 @@ def paths(
     ax.set_ylim(rows - 0.4, -0.6)
     ax.set_axis_off()
     _explain(ax, known, own)
-    return finish(ax, title, simulated=simulated)
+    return finish(ax, title, simulated=simulated, faint=False)
 
 
 def _edges(path: Path | Sequence[Sequence[str]]) -> list[tuple[str, int, str]]:
@@ -158,9 +160,13 @@ def _draw(ax: Axes, lying: Mapping[str, tuple[int, float]], edge: Edge, sign: in
     within = x0 == x1
     bend = 0.5 * (1 if y1 > y0 else -1) if within else 0.18 if abs(x1 - x0) > 1 or toward < 0 else 0.0
     sides = (toward, toward if within else -toward)
+    # What comes from another side than its neighbours ends beside them, so that no head lies on another.
+    long = bend != 0 and not within
+    ports = (-toward, -toward) if long else (float(y0 > y1) - float(y1 > y0), float(y1 > y0) - float(y0 > y1))
     begin, end = (
-        ax.transData + ScaledTranslation(side * (_LETTER * len(name) + _PAD) / 72, 0, ax.figure.dpi_scale_trans)
-        for side, name in zip(sides, (head, tail), strict=True)
+        ax.transData
+        + ScaledTranslation(side * (_LETTER * len(name) + _PAD) / 72, _PORT * port / 72, ax.figure.dpi_scale_trans)
+        for side, name, port in zip(sides, (head, tail), ports, strict=True)
     )
     ax.annotate(
         "", xy=(x1, y1), xycoords=end, xytext=(x0, y0), textcoords=begin, gid=f"edge:{head}>{tail}:{sign:+d}",
@@ -168,7 +174,7 @@ def _draw(ax: Axes, lying: Mapping[str, tuple[int, float]], edge: Edge, sign: in
         arrowprops={
             "arrowstyle": "-" if broad else _HEADS[sign], "color": SIGN_COLOURS[sign],
             "linestyle": _BROAD[sign] if broad else _LINES[sign],
-            "connectionstyle": f"arc3,rad={bend}", "shrinkA": 0, "shrinkB": 1.5,
+            "connectionstyle": f"arc3,rad={bend}", "shrinkA": 0, "shrinkB": _SHORT if long and not broad else 1.5,
             "linewidth": 7 if broad else 1.6, "alpha": 0.3 if broad else 1.0, "zorder": 1 if broad else 2,
             "mutation_scale": 13, "capstyle": "butt",
         },
@@ -176,17 +182,19 @@ def _draw(ax: Axes, lying: Mapping[str, tuple[int, float]], edge: Edge, sign: in
 
 
 def _explain(ax: Axes, known: Mapping[Edge, int], own: Sequence[tuple[str, int, str]] | None) -> None:
-    """Say below what the lines mean, of those there are."""
+    """Say beside them what the lines mean, of those there are."""
     from matplotlib.lines import Line2D
 
-    signs = {*known.values(), *(sign for _, sign, _ in own or ())}
     marks = {1: ">", -1: "|", 0: ""}
-    handles = [
-        Line2D([], [], color=SIGN_COLOURS[sign], linestyle=_LINES[sign], marker=marks[sign], label=_WORDS[sign])
-        for sign in (1, -1, 0)
-        if sign in signs
-    ]
-    if own is not None:
-        handles.append(Line2D([], [], color=MUTED, linewidth=7, alpha=0.3, label=f"paths: {len(known):,} edges"))
-        handles.append(Line2D([], [], color=MUTED, linewidth=1.6, label=f"claimed: {len(own):,} triplets"))
+    drawn = [("" if own is None else "path ", [*known.values()], own is not None)]
+    drawn.append(("claim ", [sign for _, sign, _ in own or ()], False))
+    handles = []
+    for what, signs, broad in drawn:
+        for sign in (one for one in _WORDS if one in signs):
+            line = Line2D([], [], color=SIGN_COLOURS[sign], label=f"{what}{_WORDS[sign]} (n = {signs.count(sign):,})")
+            if broad:
+                line.set(linestyle=_BROAD[sign], linewidth=7, alpha=0.3, dash_capstyle="butt", solid_capstyle="butt")
+            else:
+                line.set(linestyle=_LINES[sign], marker=marks[sign])
+            handles.append(line)
     legend(ax, handles=handles)

@@ -30,21 +30,23 @@ _SCORES = {
     "consistent": "implies the answer",
     "grounded_graph": "is in the graph",
 }
-# Nulls stand below the line of a score, controls above it.
+# Nulls stand below the line of a score, controls above it: so far apart that none hides another of the same value.
 _NULLS = {
-    "labels": ("permuted labels", "v", 0.16),
-    "rewired": ("rewired graph", "^", 0.26),
-    "contexts": ("another context", "s", 0.36),
+    "labels": ("permuted labels", "v", 0.18),
+    "rewired": ("rewired graph", "^", 0.31),
+    "contexts": ("another context", "s", 0.44),
 }
-_CONTROLS = {"copied": ("all given paths copied", "x", -0.18), "invented": ("one invented edge", "+", -0.3)}
+_CONTROLS = {"copied": ("all given paths copied", "x", -0.18), "invented": ("one invented edge", "+", -0.31)}
+_ROOM = 0.22
+_DOT, _MARK = 36, 20
 _OWN = "#0072b2"
 
 
 def reason_axes(scores: ReasonScores | Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     """Draw the three axes and the main scores of reasons, with intervals, beside their nulls and control answers.
 
-    A score is evidence of a mechanism only as far as it lies above all its nulls; where a control that knows nothing
-    scores as much, the score can be had for nothing.
+    A score is evidence of a mechanism only as far as it lies to the right of all its nulls; where a control that knows
+    nothing scores as much, the score can be had for nothing.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def reason_axes(scores: ReasonScores | Mapping[str, Any], *, ax: Axes | None = N
     shown = [name for name in _SCORES if _number(table[name]["value"]) is not None]
     labels = [*_AXES.values(), *(_SCORES[name] for name in shown)]
     rows = {name: number for number, name in enumerate(shown, start=len(_AXES))}
-    ax = canvas(ax, width=7.2, height=row_height(len(labels)) + 0.06 * len(labels))
+    ax = canvas(ax, width=7.2, height=row_height(len(labels)) + _ROOM * len(labels))
     own = [*(found["axes"][name] for name in _AXES), *(table[name] for name in shown)]
     _own(ax, own)
     for null, (label, marker, shift) in _NULLS.items():
@@ -92,7 +94,7 @@ def _own(ax: Axes, values: list[Mapping[str, Any]]) -> None:
             ax.plot([low, high], [row, row], color=_OWN, linewidth=2.4, alpha=0.5, solid_capstyle="butt")
     points = [(value, row) for row, one in enumerate(values) if (value := _number(one["value"])) is not None]
     x, y = zip(*points, strict=True)
-    ax.scatter(x, y, s=42, color=_OWN, edgecolors=INK, linewidths=0.6, zorder=4, label="answers")
+    ax.scatter(x, y, s=_DOT, color=_OWN, edgecolors=INK, linewidths=0.6, zorder=4, label="answers")
 
 
 def _marks(
@@ -101,7 +103,7 @@ def _marks(
     points = [(value, rows[name] + shift) for name, value in values.items() if value is not None]
     if points:
         x, y = zip(*points, strict=True)
-        ax.scatter(x, y, s=34, linewidths=1.4, zorder=3, label=label, **style)
+        ax.scatter(x, y, s=_MARK, linewidths=1.2, zorder=3, label=label, **style)
 
 
 def _number(value: float | None) -> float | None:

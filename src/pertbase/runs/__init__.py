@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pertbase.errors import no_attribute
+
 if TYPE_CHECKING:
     from pertbase.runs._execute import Outcome, execute
     from pertbase.runs._fold_table import FoldTable
@@ -55,5 +57,5 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'pertbase.runs' has no attribute {name!r}")
+        raise no_attribute("pertbase.runs", name, __all__)
     return getattr(importlib.import_module(f"pertbase.runs.{_HOMES[name]}"), name)

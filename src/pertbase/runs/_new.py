@@ -20,7 +20,7 @@ import pertbase as pb
 
 
 class {title}(pb.ExpressionBaseline):
-    """Predicts each context's mean training effect, scaled.
+    """Predicts the mean effect of all training conditions, scaled, whatever the context.
 
     Parameters
     ----------

@@ -255,7 +255,7 @@ def _named(name: str, known: Mapping[str, Perturbation]) -> Perturbation:
 def _unknown(kind: str, name: str, known: Sequence[str]) -> InputError:
     """Return the error for a name that is not among thousands: the nearest, and not all of them."""
     close = nearest(name, known)
-    remedy = f"did you mean {close!r}" if close else f"it has {', '.join(sorted(known)[:5])}, ..."
+    remedy = f"did you mean {close!r}?" if close else f"it has {', '.join(sorted(known)[:5])}, ..."
     return InputError(f"the data set has no such {kind}", key=kind, value=name, remedy=remedy)
 
 

@@ -19,9 +19,12 @@ from pertbase.folds import OUTCOMES
 TINY = TinySizes(hidden_size=16, layers=1, heads=2, vocabulary=300)
 
 
-def drafts_of(training, texts=None, *, preset="cell_path", split="train", per_outcome=None, template="short"):
+def drafts_of(
+    training, texts=None, *, preset="cell_path", split="train", per_outcome=None, reached=False, template="short"
+):
     language = SFT(start="tiny", preset=preset, template=template).prepare(training)
-    return draft_examples(language, training, texts or OutcomeTexts(), split=split, per_outcome=per_outcome)
+    asked = {"split": split, "per_outcome": per_outcome, "reached": reached}
+    return draft_examples(language, training, texts or OutcomeTexts(), **asked)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,15 @@ def test_as_many_of_each_outcome_as_asked_for_and_the_same_whatever_their_order(
     assert [draft.record.id for draft in drafts_of(turned, per_outcome=20)] == [draft.record.id for draft in some]
     other = drafts_of(toy.seeded(small.training, 1), per_outcome=20)
     assert [draft.record.id for draft in other] != [draft.record.id for draft in some]
+
+
+def test_only_questions_that_paths_lead_to_are_learnt_from_where_that_is_asked_for(small):
+    every, reached = drafts_of(small.training), drafts_of(small.training, reached=True)
+    assert {draft.record.id for draft in reached} == {draft.record.id for draft in every if draft.record.paths}
+    assert 0 < len(reached) < len(every)
+    bare = toy.make_toy(paths=False).training
+    assert "no candidate paths" in SFT(start="tiny", reached=True).refuses(bare)
+    assert SFT(start="tiny").refuses(bare) is None
 
 
 def test_what_is_too_long_is_left_out_and_counted_by_class(small, tokenizer, caplog):

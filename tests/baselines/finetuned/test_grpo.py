@@ -1,14 +1,9 @@
-"""GRPO: what it is asked, what it earns, what is kept of it, and that a training that was stopped goes on as if not."""
+"""GRPO: what it is asked, what it earns, what is kept of it, what it learns, and what stops it."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,56 +15,12 @@ import pytest
 pytest.importorskip("trl")
 
 import finetuned_toy as toy
+from grpo_toy import fitted, kept, policy
 
-from pertbase.baselines.finetuned import GRPO
 from pertbase.baselines.finetuned._grpo import dealt
 from pertbase.baselines.finetuned._rollouts import REPLIES, STEPS, Rollouts, read_steps
 from pertbase.baselines.llm._clients._transformers import chat_text, chat_tokens
 from pertbase.errors import InputError, PertbaseError
-from pertbase.folds import Training
-
-POLICY = {
-    "template": "short", "preset": "cell_path", "max_length": 256, "max_tokens": 48, "steps": 4, "questions": 3,
-    "generations": 4, "learning_rate": 1e-3, "patience": 50,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def training(small) -> Training:  # type: ignore[no-untyped-def]
-    return small.training
-
-
-@pytest.fixture(scope="session")
-def formed(reasoned) -> Path:  # type: ignore[no-untyped-def]
-    """A model that was taught reasons, and hardly more than their form."""
-    model, _ = reasoned
-    return Path(model.client.model)
-
-
-def policy(start: Path | str, **how) -> GRPO:  # type: ignore[no-untyped-def]
-    return GRPO(**{"start": str(start), **POLICY, **how})
-
-
-def fitted(start: Path, training: Training, folder: Path, **how) -> GRPO:  # type: ignore[no-untyped-def]
-    model = policy(start, **how)
-    model.workspace(folder, {"checkpoint_every": 2}, {})
-    return model.fit(training)
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """Return the files of replies and steps."""
-    (home,) = (folder / "training").iterdir()
-    return {name: (home / name).read_bytes() for name in (STEPS, REPLIES)}
-
-
-def weights(folder: Path) -> bytes:
-    return (folder / "model" / "model.safetensors").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(formed, training, tmp_path_factory):  # type: ignore[no-untyped-def]
-    folder = tmp_path_factory.mktemp("runs") / "data" / "fold" / "grpo" / "seed0"
-    return folder, fitted(formed, training, folder)
 
 
 def test_every_step_and_every_reply_is_kept_once(undisturbed, training) -> None:  # type: ignore[no-untyped-def]
@@ -84,7 +35,7 @@ def test_every_step_and_every_reply_is_kept_once(undisturbed, training) -> None:
     asked = known.loc[replies["question"].unique()]
     assert asked["outcome"].value_counts().tolist() == [4, 4, 4]
     assert set(asked["split"]) == {"train"}
-    assert not (folder / "training" / "checkpoint-4").exists()
+    assert not list(folder.rglob("checkpoint-*"))
 
 
 def test_the_step_has_the_means_of_its_replies(undisturbed) -> None:  # type: ignore[no-untyped-def]
@@ -156,143 +107,6 @@ def test_replies_are_drawn_from_all_tokens_and_on_policy(formed, training, tmp_p
     for name in ("draw_top_p", "top_k"):
         with pytest.raises(TypeError):
             policy(formed, **{name: 0.9})
-
-
-# -- stopped and taken up again -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [1, 3, 4])
-def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
-    stop, undisturbed, formed, training, tmp_path, monkeypatch
-) -> None:  # type: ignore[no-untyped-def]
-    """Replies and steps are the same bytes, whether it stopped before the first checkpoint, or behind one."""
-    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
-    add = Rollouts.add
-
-    def interrupted(self, step, replies):  # type: ignore[no-untyped-def]
-        add(self, step, replies)
-        if step == stop:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Rollouts, "add", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(formed, training, folder)
-    (home,) = (folder / "training").iterdir()
-    before = [json.loads(line)["step"] for line in (home / REPLIES).read_text().splitlines()]
-    assert before[-1] == stop
-    fitted(formed, training, folder)
-    assert kept(folder) == kept(undisturbed[0])
-    assert weights(folder) == weights(undisturbed[0])
-
-
-def test_a_training_that_ended_before_its_model_was_written_is_not_trained_further(
-    undisturbed, formed, training, tmp_path, monkeypatch
-) -> None:  # type: ignore[no-untyped-def]
-    from pertbase.baselines.finetuned import _grpo
-
-    def interrupted(*_, **__):  # type: ignore[no-untyped-def]
-        raise KeyboardInterrupt
-
-    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
-    with monkeypatch.context() as patch:
-        patch.setattr(_grpo, "export", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(formed, training, folder)
-    fitted(formed, training, folder)
-    assert kept(folder) == kept(undisturbed[0])
-    assert weights(folder) == weights(undisturbed[0])
-
-
-def test_the_size_of_a_backward_pass_changes_no_draw(undisturbed, formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
-    fitted(formed, training, folder, batch_size=6, steps=2)
-    replies, whole = (kept(one)[REPLIES].splitlines() for one in (folder, undisturbed[0]))
-    assert len(replies) == 24
-    assert replies[:12] == whole[:12]
-
-
-@pytest.mark.slow
-def test_adapters_go_on_too(formed, training, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    how = {"lora": {"r": 4, "target_modules": ["q_proj", "v_proj"], "lora_dropout": 0.1}, "beta": 0.1, "steps": 3}
-    whole, stopped = (tmp_path / name / "f" / "grpo" / "seed0" for name in ("whole", "stopped"))
-    fitted(formed, training, whole, **how)
-    add = Rollouts.add
-
-    def interrupted(self, step, replies):  # type: ignore[no-untyped-def]
-        add(self, step, replies)
-        if step == 3:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Rollouts, "add", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(formed, training, stopped, **how)
-    fitted(formed, training, stopped, **how)
-    assert kept(stopped) == kept(whole)
-    assert weights(stopped) == weights(whole)
-
-
-_SCRIPT = """
-import sys
-from pathlib import Path
-import pandas as pd
-sys.path.insert(0, {here!r})
-from test_grpo import fitted
-fitted(Path({start!r}), pd.read_pickle({training!r}), Path({folder!r}))
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_goes_on_as_if_it_had_not_been(undisturbed, formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    folder = tmp_path / "data" / "fold" / "grpo" / "seed0"
-    pd.to_pickle(training, tmp_path / "training.pkl")
-    values = {"here": str(Path(__file__).parent), "start": str(formed), "folder": str(folder)}
-    script = _SCRIPT.format(**values, training=str(tmp_path / "training.pkl"))
-    for wanted in (1, 3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )
-        limit = time.monotonic() + 120
-        while len(read_steps(next(iter((folder / "training").glob("*")), folder))) < wanted:
-            assert process.poll() is None, process.stderr.read().decode()  # type: ignore[union-attr]
-            assert time.monotonic() < limit
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    fitted(formed, training, folder)
-    assert kept(folder) == kept(undisturbed[0])
-    assert weights(folder) == weights(undisturbed[0])
-
-
-def test_a_training_that_ended_is_not_done_again(undisturbed, formed, training, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    folder, model = undisturbed
-    monkeypatch.setattr(GRPO, "learn", lambda *_: pytest.fail("trained again"))
-    again = fitted(formed, training, folder)
-    assert again.client.identity == model.client.identity
-    assert again.account()["learnt"]["steps"] == 4
-
-
-def test_other_seeds_draw_other_replies(undisturbed, formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    other = tmp_path / "d" / "f" / "grpo" / "seed1"
-    fitted(formed, replace(training, seed=1), other, steps=1)
-    assert kept(other)[REPLIES] != b"".join(kept(undisturbed[0])[REPLIES].splitlines(keepends=True)[:12])
-
-
-def test_generators_of_the_process_are_left_as_they_were(formed, training, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    import random
-
-    import torch
-
-    random.seed(5)
-    np.random.seed(5)  # noqa: NPY002
-    torch.manual_seed(5)
-    fitted(formed, training, tmp_path / "d" / "f" / "grpo" / "seed0", steps=1)
-    drawn = random.random(), np.random.rand(), torch.rand(1).item()  # noqa: NPY002
-    random.seed(5)
-    np.random.seed(5)  # noqa: NPY002
-    torch.manual_seed(5)
-    assert drawn == (random.random(), np.random.rand(), torch.rand(1).item())  # noqa: NPY002
 
 
 # -- learning ---------------------------------------------------------------------------------------------------

@@ -377,12 +377,16 @@ def _find_controls(
     ]
     if missing:
         close = likely or [item for item in [nearest(missing[0], labels)] if item]
+        remedy = "say control=LABEL"
+        if close:
+            n_cells = int((column.astype(str) == close[0]).sum())
+            remedy = f"did you mean control={close[0]} ({n_cells:,} cell{'' if n_cells == 1 else 's'})?"
         raise InputError(
             f"no cell is labelled as a control (looked for {', '.join(missing)})",
             file=file,
             key=f"obs[{perturbation!r}]",
             value=sorted(labels)[:10],
-            remedy=f"say control={close[0]}" if close else "say control=LABEL",
+            remedy=remedy,
         )
     return frozenset(wanted)
 

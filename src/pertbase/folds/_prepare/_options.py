@@ -104,8 +104,10 @@ class PrepareOptions:
         The obs column that says what was done.
     control
         What that column says of control cells; ``nan`` where it says nothing of them.
-    context, context_value
-        The obs column of the context, or one context for all cells.
+    context
+        The obs column of the context.
+    context_value
+        The one context of all cells, where no column says it.
     context_names
         Context in the file -> context in the screen, for those to be renamed.
     mechanism
@@ -116,8 +118,10 @@ class PrepareOptions:
         The obs column with the compound's name, where ``perturbation`` holds something else.
     treatment
         The obs column of a compound given on top of what ``perturbation`` says, without a dose.
-    dose, dose_unit
-        The obs column of the dose, and the obs column or text of its unit. Molar units become micromolar.
+    dose
+        The obs column of the dose.
+    dose_unit
+        The dose's unit, as text or as the obs column that holds it. Molar units become micromolar.
     separator
         What joins the parts of a combination; ``none`` where names are never to be split.
     pattern

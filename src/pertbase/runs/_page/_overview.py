@@ -28,8 +28,7 @@ _HOW_TO_READ = (
     ("Adapters", f"{adapters_told(ADAPTERS)} They are fitted on val, never on test."),
     (
         "Mean power",
-        "the probability, over test's conditions and their genes, that a true effect of the size the label rule asks for "
-        "would be significant: it says whether there are cells enough.",
+        "over test's conditions and their genes, how likely a true effect of the rule's size would be significant.",
     ),
     ("Unsupported", "answered no_change and counted; supported BA leaves those questions out."),
     ("Without an outcome", "such an answer is wrong, and stays in every denominator."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -98,3 +99,9 @@ def test_the_module_is_the_program(monkeypatch, capsys):
         runpy.run_module("pertbase", run_name="__main__")
     assert not ended.value.code
     assert "pertbase run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("room", ["", ".baselines", ".folds", ".knowledge", ".adapters", ".scorers", ".runs", ".plot"])
+def test_every_public_name_of_a_room_is_there(room: str) -> None:
+    module = importlib.import_module(f"pertbase{room}")
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []

@@ -148,7 +148,7 @@ def _run(arguments: list[str]) -> int:
         rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True)
     )
     if dry:
-        from pertbase.runs._list_command import costs
+        from pertbase.runs._commands._list import costs
 
         for line in costs(rest, folders):
             print(line, file=sys.stderr)  # what is listed stays a list of runs
@@ -179,7 +179,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _report(arguments: list[str]) -> int:
-    from pertbase.runs._report_command import report
+    from pertbase.runs._commands._report import report
 
     rest, folders = _config_dirs(arguments)
     return report(rest, folders)
@@ -196,14 +196,14 @@ def _terminal_width() -> int | None:
 
 
 def _score(arguments: list[str]) -> int:
-    from pertbase.runs._score_command import score
+    from pertbase.runs._commands._score import score
 
     rest, folders = _config_dirs(arguments)
     return score(rest, folders)
 
 
 def _effects(arguments: list[str]) -> int:
-    from pertbase.runs._score_command import effects
+    from pertbase.runs._commands._score import effects
 
     return effects(arguments)
 
@@ -228,14 +228,14 @@ def _prepare(arguments: list[str]) -> int:
 
 
 def _list(arguments: list[str]) -> int:
-    from pertbase.runs._list_command import listed
+    from pertbase.runs._commands._list import listed
 
     rest, folders = _config_dirs(arguments)
     return listed(rest, folders)
 
 
 def _new(arguments: list[str]) -> int:
-    from pertbase.runs._new import new_baseline
+    from pertbase.runs._commands._new import new_baseline
 
     if len(arguments) < 2 or arguments[0] != "baseline":
         raise InputError(
@@ -248,8 +248,8 @@ def _new(arguments: list[str]) -> int:
 
 
 def _folds(arguments: list[str]) -> int:
-    from pertbase.runs import _folds_command as command
-    from pertbase.runs._records_command import records
+    from pertbase.runs._commands import _folds as command
+    from pertbase.runs._commands._records import records
 
     actions: dict[str, Command] = {
         "make": command.make,
@@ -273,7 +273,7 @@ def _folds(arguments: list[str]) -> int:
 
 
 def _paths(arguments: list[str]) -> int:
-    from pertbase.runs import _paths_command as command
+    from pertbase.runs._commands import _paths as command
 
     actions: dict[str, Command] = {"show": command.show}
     if not arguments:
@@ -286,7 +286,7 @@ def _paths(arguments: list[str]) -> int:
 
 
 def _prompts(arguments: list[str]) -> int:
-    from pertbase.runs import _prompts_command as command
+    from pertbase.runs._commands import _prompts as command
 
     actions: dict[str, Command] = {"show": command.show, "follow": command.follow, "write": command.write}
     if not arguments:

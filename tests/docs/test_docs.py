@@ -17,12 +17,12 @@ import yaml
 
 from pertbase.cli import _COMMANDS, _config_dirs, _options, main
 from pertbase.runs import Names
+from pertbase.runs._commands._report import _OPTIONS
 from pertbase.runs._compose import defaults, expand
 from pertbase.runs._experiment import read_experiment
 from pertbase.runs._options import class_of
 from pertbase.runs._plan import plan_of
-from pertbase.runs._report_command import _OPTIONS
-from pertbase.runs._reproduction import reproduce
+from pertbase.runs._reports._reproduction import reproduce
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = sorted(DOCS.glob("guides/*.md"))

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from pertbase.runs import find_runs
-from pertbase.runs._finetuned import curves, fifths
-from pertbase.runs._report import collect
+from pertbase.runs._reports._finetuned import curves, fifths
+from pertbase.runs._reports._report import collect
 
 pytest.importorskip("trl")
 

@@ -6,7 +6,7 @@ import pytest
 
 from pertbase.errors import InputError
 from pertbase.folds import PathSpec
-from pertbase.runs._paths_command import find, told
+from pertbase.runs._commands._paths import find, told
 
 
 @pytest.fixture(scope="module")

@@ -231,7 +231,7 @@ def test_a_bad_option_for_reasons_says_what_is_wrong(pertbase, reasoned, tmp_pat
 
 
 def test_few_questions_with_a_reason_to_find_get_counts_and_no_scores(reasoned) -> None:  # type: ignore[no-untyped-def]
-    from pertbase.runs._reasons import reason_sections
+    from pertbase.runs._reports._reasons import reason_sections
 
     run = run_of(reasoned, "first_path")
     scores = dict(run.scores["adapters"]["fixed"]["reasoning"])
@@ -245,7 +245,7 @@ def test_few_questions_with_a_reason_to_find_get_counts_and_no_scores(reasoned) 
 
 
 def test_a_note_of_all_answers_is_said_once_and_others_with_whose_they_are(reasoned) -> None:  # type: ignore[no-untyped-def]
-    from pertbase.runs._reasons import reason_sections
+    from pertbase.runs._reports._reasons import reason_sections
 
     scores = dict(run_of(reasoned, "first_path").scores["adapters"]["fixed"]["reasoning"])
     sections = reason_sections("a fold", {"a": scores | {"notes": ["same", "mine"]}, "b": scores | {"notes": ["same"]}})

@@ -19,8 +19,8 @@ import yaml
 
 from pertbase.errors import InputError
 from pertbase.runs import collect, find_runs
-from pertbase.runs._page import page, picture
-from pertbase.runs._published import MARK
+from pertbase.runs._reports._page import page, picture
+from pertbase.runs._reports._published import MARK
 
 _VOID = {"meta", "wbr"}
 

@@ -13,9 +13,9 @@ import yaml
 
 from pertbase.folds import FoldSpec, remedies
 from pertbase.runs import collect, find_runs
-from pertbase.runs._published import MARK, published
-from pertbase.runs._render import render, sections
-from pertbase.runs._section import Section
+from pertbase.runs._reports._published import MARK, published
+from pertbase.runs._reports._render import render, sections
+from pertbase.runs._reports._section import Section
 
 FEW = {"up": 2, "down": 3, "no_change": 900}
 

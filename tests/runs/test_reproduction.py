@@ -17,9 +17,9 @@ import yaml
 from pertbase.errors import InputError
 from pertbase.runs import Names, find_runs
 from pertbase.runs._experiment import read_experiment
-from pertbase.runs._figures import Figure
-from pertbase.runs._published import read_published
-from pertbase.runs._reproduction import Reproduction, reproduce
+from pertbase.runs._reports._figures import Figure
+from pertbase.runs._reports._published import read_published
+from pertbase.runs._reports._reproduction import Reproduction, reproduce
 from pertbase.scorers import average
 
 SHIPPED = ("norman_doubles", "pertreasonqa_outcome", "perturbqa_auroc")

@@ -14,7 +14,7 @@ import pytest
 import pertbase as pb
 from pertbase.folds import Answers, Effects, open_fold
 from pertbase.runs import collect, find_runs
-from pertbase.runs._new import new_baseline
+from pertbase.runs._commands._new import new_baseline
 from pertbase.scorers import outcome
 
 

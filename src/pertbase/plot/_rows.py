@@ -11,9 +11,9 @@ import numpy as np
 from pertbase._pictures import MUTED, RULE, marked
 from pertbase.errors import InputError, unknown_name
 from pertbase.plot._canvas import canvas, finish, legend, plain, row_height, rows_axis, seaborn, vertical
-from pertbase.runs._page._dots import Dot
-from pertbase.runs._page._view import FoldView
-from pertbase.runs._report import CEILING, MAIN, FoldTable, Report
+from pertbase.runs._reports._page._dots import Dot
+from pertbase.runs._reports._page._view import FoldView
+from pertbase.runs._reports._report import CEILING, MAIN, FoldTable, Report
 from pertbase.runs._store import Run
 from pertbase.scorers import OutcomeScores, Shortcuts
 

@@ -12,10 +12,10 @@ from pertbase.errors import no_attribute
 
 if TYPE_CHECKING:
     from pertbase.runs._execute import Outcome, execute
-    from pertbase.runs._fold_table import FoldTable
     from pertbase.runs._names import Names
     from pertbase.runs._reading import read_run, read_runs
-    from pertbase.runs._report import Report, collect
+    from pertbase.runs._reports._fold_table import FoldTable
+    from pertbase.runs._reports._report import Report, collect
     from pertbase.runs._run_scores import RunScores
     from pertbase.runs._session import Session, run, run_session
     from pertbase.runs._store import Run, find_runs
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FoldTable": "_fold_table",
+    "FoldTable": "_reports._fold_table",
     "Names": "_names",
     "Outcome": "_execute",
-    "Report": "_report",
+    "Report": "_reports._report",
     "Run": "_store",
     "RunScores": "_run_scores",
     "Session": "_session",
-    "collect": "_report",
+    "collect": "_reports._report",
     "execute": "_execute",
     "find_runs": "_store",
     "read_run": "_reading",

@@ -19,8 +19,8 @@ from pertbase.folds._reasons import write_reasons
 from pertbase.runs._guard import ForeignError, first_line, guarded
 from pertbase.runs._parameters import check_parameters
 from pertbase.runs._plan import DataShelf, Plan
-from pertbase.runs._reasons import Knowledge, score_reasons, write_reason_records
-from pertbase.runs._shown import SHOWN, Shown, write_shown
+from pertbase.runs._reports._reasons import Knowledge, score_reasons, write_reason_records
+from pertbase.runs._reports._shown import SHOWN, Shown, write_shown
 from pertbase.runs._store import FOLDS, Run
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pertbase.errors import InputError
-from pertbase.runs._report import Report, collect
+from pertbase.runs._reports._report import Report, collect
 from pertbase.runs._store import Run
 
 __all__ = ["read_run", "read_runs"]

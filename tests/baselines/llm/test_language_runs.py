@@ -198,7 +198,7 @@ def test_the_report_scores_reasons_beside_nulls_and_controls_and_shows_conflicts
 
 
 def test_each_preset_is_measured_against_what_it_was_shown(finished, capsys):
-    from pertbase.runs._shown import SHOWN, read_shown
+    from pertbase.runs._reports._shown import SHOWN, read_shown
 
     shown = {
         name: read_shown(of(finished, name).folder / SHOWN) for name in ("tiny", "tiny_global_path", "tiny_cell_path")

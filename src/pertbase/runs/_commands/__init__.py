@@ -1,0 +1,1 @@
+"""What `pertbase COMMAND` does: one module a command."""

@@ -1,0 +1,275 @@
+"""``pertbase folds``: make, show, check, manifest, difficulty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pertbase.errors import InputError, PertbaseError, UnsupportedError
+from pertbase.folds import KINDS, OUTCOMES, Fold, FoldSpec, Manifest, PinnedFold, check_fold, open_fold, remedies
+from pertbase.runs._compose import compose, expand, split_override
+from pertbase.runs._names import Names
+from pertbase.runs._plan import DataShelf, fold_spec
+from pertbase.runs._reports._report import marked
+
+__all__ = ["check", "difficulty", "make", "manifest", "questions", "show", "split"]
+
+_QUESTION_FILES = (".csv", ".jsonl", ".parquet")
+
+
+def _specs(
+    overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf
+) -> Iterator[tuple[dict[str, Any], FoldSpec]]:
+    names = Names(tuple(folders))
+    names.make_importable()
+    for job in expand(overrides, names, multirun=True):
+        config = compose(job, names)
+        maker = shelf.maker(config["data"])
+        try:
+            specs = maker.expand(fold_spec(config))
+        except UnsupportedError as error:
+            print(f"skipped: {error}")
+            continue
+        for spec in specs:
+            yield config, spec
+
+
+def _taken(arguments: Sequence[str], keys: Sequence[str]) -> tuple[list[str], dict[str, str], list[Path]]:
+    from pertbase.cli import _config_dirs
+
+    rest, folders = _config_dirs(arguments)
+    own: dict[str, str] = {}
+    overrides = []
+    for text in rest:
+        if text in ("-m", "--multirun"):
+            continue
+        key, value = split_override(text)
+        if key in keys:
+            own[key] = value
+        else:
+            overrides.append(text)
+    return overrides, own, folders
+
+
+def make(arguments: list[str]) -> int:
+    """Make folds, under ``output`` (default ``folds``), and show each."""
+    overrides, own, folders = _taken(arguments, ("output",))
+    shelf = DataShelf()
+    for config, spec in _specs(overrides, folders, shelf):
+        try:
+            fold = shelf.maker(config["data"]).build(spec, own.get("output", "folds"))
+        except UnsupportedError as error:
+            print(f"skipped: {error}")
+            continue
+        print(f"{describe(fold)}\nwritten to {fold.folder}\n")
+    return 0
+
+
+def show(arguments: list[str]) -> int:
+    """Show a fold: splits, outcomes, controls, regimes, certificate."""
+    _, own, _ = _taken(arguments, ("fold_dir", "questions"))
+    if "fold_dir" not in own:
+        raise InputError("is missing", key="fold_dir", remedy="add fold_dir=FOLDER")
+    fold = open_fold(own["fold_dir"])
+    print(describe(fold))
+    if "questions" in own:
+        from pertbase.folds import write_questions
+
+        write_questions(fold.questions, own["questions"])
+        print(f"questions written to {own['questions']}")
+    return 0
+
+
+def questions(arguments: list[str]) -> int:
+    """Write the questions of a split as somebody else would be asked them, without anything of the truth."""
+    from pertbase._io import canonical_json, write_aside
+    from pertbase.folds import read_truth, write_questions
+    from pertbase.folds._mini import mini_of
+    from pertbase.folds._shipped_paths import plain_paths
+    from pertbase.folds._views import hide
+
+    _, own, _ = _taken(arguments, ("fold_dir", "output", "split", "mini", "paths"))
+    for key in ("fold_dir", "output"):
+        if key not in own:
+            raise InputError("is missing", key=key, remedy=f"add {key}=...")
+    if (ending := Path(own["output"]).suffix) not in _QUESTION_FILES:
+        raise InputError(
+            f"questions are not written as {ending or 'a file without an ending'}",
+            key="output",
+            value=own["output"],
+            remedy=f"end it in {' or '.join(_QUESTION_FILES)}",
+        )
+    truth = read_truth(own["fold_dir"], split=own.get("split", "test"), paths=own.get("paths"))
+    asked = hide(mini_of(truth.questions, own.get("mini")))
+    if Path(own["output"]).suffix == ".csv":
+        if "candidate_paths" in asked:
+            # A cell holds a text: JSON can be read by others, Python's lists cannot.
+            asked["candidate_paths"] = plain_paths(asked["candidate_paths"]).map(canonical_json)
+        with write_aside(own["output"]) as temporary:
+            asked.to_csv(temporary, index=False)
+    else:
+        write_questions(asked, own["output"])
+    print(f"{len(asked):,} questions written to {own['output']}; add a column outcome: up, down or no_change")
+    return 0
+
+
+def split(arguments: list[str]) -> int:
+    """Write a fold's split as cell-load reads it."""
+    from pertbase.folds import write_split
+
+    _, own, _ = _taken(arguments, ("fold_dir", "output", "data_folder"))
+    for key in ("fold_dir", "output"):
+        if key not in own:
+            raise InputError("is missing", key=key, remedy=f"add {key}=...")
+    write_split(open_fold(own["fold_dir"]), own["output"], data_folder=own.get("data_folder", "."))
+    print(f"split written to {own['output']}; read it back with fold=published fold.split={own['output']}")
+    return 0
+
+
+def check(arguments: list[str]) -> int:
+    """Check a fold, or the folds of a manifest; with ``data=...`` make it again and compare.
+
+    Returns 1 where something is wrong.
+    """
+    overrides, own, folders = _taken(arguments, ("fold_dir", "manifest"))
+    if "manifest" in own:
+        return _check_manifest(own, overrides, Names(tuple(folders)))
+    if "fold_dir" not in own:
+        raise InputError(
+            "is missing", key="fold_dir", remedy="add fold_dir=FOLDER, or manifest=NAME for those behind a table"
+        )
+    again = None
+    if any(split_override(text)[0] == "data" for text in overrides):
+        names = Names(tuple(folders))
+        names.make_importable()
+        (job,) = expand(overrides, names, multirun=False)
+        again = DataShelf().maker(compose(job, names)["data"]).make(open_fold(own["fold_dir"]).spec)
+    found = check_fold(own["fold_dir"], again=again)
+    for problem in found.problems:
+        print(f"problem: {problem}")
+    if not found.ok:
+        return 1
+    print(f"sound: {', '.join(found.checked)}")
+    print(repr(found.certificate))
+    return 0
+
+
+def _check_manifest(own: Mapping[str, str], overrides: Sequence[str], names: Names) -> int:
+    """Say of each fold of a manifest, made again from its data set or read from a folder, whether it is the same."""
+    pinned = Manifest.read(_manifest_path(own["manifest"], names))
+    if "fold_dir" in own:
+        fold = open_fold(own["fold_dir"])
+        named = [item for item in pinned.folds if (item.data_name, item.spec.name) == (fold.data, fold.name)]
+        one = pinned.find(fold.hash) or next(iter(named), None)
+        if one is None:
+            print(f"problem: {fold.name} of {fold.data} is not among the folds of {pinned.title}")
+            return 1
+        return int(not _told(one, one.differences(fold)))
+    names.make_importable()
+    shelf, same = DataShelf(), 0
+    for one in pinned.folds:
+        (job,) = expand([f"data={one.data}", *overrides], names, multirun=False)
+        try:
+            found = one.differences(shelf.maker(compose(job, names)["data"]).draw(one.spec))
+        except PertbaseError as error:
+            print(f"not checked: {one.title}: {error}")
+            continue
+        same += _told(one, found)
+    print(f"{pinned.title}: {same} of {len(pinned.folds)} folds are the same")
+    return int(same < len(pinned.folds))
+
+
+def _told(one: PinnedFold, differences: Sequence[str]) -> bool:
+    for difference in differences:
+        print(f"problem: {one.title}: {difference}")
+    if not differences:
+        print(f"the same: {one.title}, {one.hash[:12]}")
+    return not differences
+
+
+def _manifest_path(text: str, names: Names) -> Path:
+    """Return where a manifest lies: a file of the user's, or one of those that can be named."""
+    if Path(text).suffix in (".yaml", ".yml"):
+        return Path(text)
+    names.check("manifest", text)
+    ours = Path(str(resources.files("pertbase.conf")))
+    places = [folder / "manifest" / f"{text}.yaml" for folder in (*names.config_dirs, ours)]
+    return next(place for place in places if place.is_file())
+
+
+def manifest(arguments: list[str]) -> int:
+    """Write a manifest of folds, ``output=FILE.yaml``: what ``folds check manifest=FILE.yaml`` holds others against."""
+    overrides, own, folders = _taken(arguments, ("output", "title"))
+    if "output" not in own:
+        raise InputError("is missing", key="output", remedy="add output=FILE.yaml")
+    shelf, pinned = DataShelf(), []
+    for config, spec in _specs(overrides, folders, shelf):
+        try:
+            fold = shelf.maker(config["data"]).draw(spec)
+        except UnsupportedError as error:
+            print(f"skipped: {error}")
+            continue
+        pinned.append(PinnedFold.of(fold, data=config["choices"]["data"]))
+    if not pinned:
+        raise InputError("there is no fold to write down", key="fold", value=" ".join(overrides))
+    Manifest(own.get("title") or Path(own["output"]).stem, tuple(pinned)).write(own["output"])
+    print(f"{len(pinned)} folds written to {own['output']}")
+    return 0
+
+
+def describe(fold: Fold) -> str:
+    """Return a fold as text: its table, regimes, notes and certificate."""
+    test = fold.questions.loc[fold.questions["split"] == "test"]
+    regimes = test["regime"].replace("", "all").value_counts()
+    lines = [
+        repr(fold),
+        "test questions by regime: " + ", ".join(f"{name} {count:,}" for name, count in regimes.items()),
+    ]
+    lines += [f"note: {note}" for note in fold.notes]
+    lines += [] if fold.paths is None else [repr(fold.paths)]
+    lines += fold.certificate.lines()
+    if fold.certificate and not fold.certificate["ranks_baselines"]:
+        lines.append("what may help:")
+        lines += [f"  {item}" for item in remedies(fold.spec, fold.certificate["questions"]["test"])]
+    return "\n".join(lines)
+
+
+def difficulty(arguments: list[str]) -> int:
+    """Print how hard the folds of some data sets are, side by side: simulated beside real, never pooled."""
+    overrides, own, folders = _taken(arguments, ("data", "output"))
+    shelf = DataShelf()
+    rows = []
+    for data in own.get("data", "simulated").split(","):
+        for kind in KINDS:
+            for config, spec in _specs([f"data={data}", f"fold={kind}", *overrides], folders, shelf):
+                maker = shelf.maker(config["data"])
+                try:
+                    fold = maker.build(spec, own["output"]) if "output" in own else maker.make(spec)
+                except UnsupportedError:
+                    continue
+                rows.append(difficulty_row(fold))
+    print(pd.DataFrame(rows).to_string(index=False, na_rep="–", float_format="{:.3f}".format))
+    return 0
+
+
+def difficulty_row(fold: Fold) -> dict[str, Any]:
+    """Return the figures a simulation has to share with real screens."""
+    certificate = fold.certificate
+    test = certificate["questions"]["test"]
+    asked = sum(test[name] for name in OUTCOMES)
+    share = {name: test[name] / asked if asked else float("nan") for name in OUTCOMES[:2]}
+    ceiling = certificate["ceiling"]
+    return {
+        "data": marked(fold.data, simulated=fold.simulated),
+        "fold": fold.name,
+        "questions": asked,
+        **share,
+        "gene prior": certificate["priors"]["gene_prior"],
+        "balanced prior": certificate["priors"]["gene_prior_balanced"],
+        "ceiling": ceiling["corrected"] if ceiling else float("nan"),
+        "ranks": "yes" if certificate["ranks_baselines"] else "no",
+    }

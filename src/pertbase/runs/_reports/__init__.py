@@ -1,0 +1,1 @@
+"""Reports of runs: tables, a page, and published figures beside ours."""

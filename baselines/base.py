@@ -41,8 +41,9 @@ import numpy as np
 
 from pertbase.errors import InputError, UnsupportedError
 from pertbase.folds import Answers, Effects, Inputs, Training
+from pertbase.knowledge import GeneSets, default_gene_sets, gene_sets
 
-__all__ = ["AnswerBaseline", "Baseline", "ExpressionBaseline", "PredictedCells", "refusal"]
+__all__ = ["AnswerBaseline", "Baseline", "ExpressionBaseline", "PredictedCells", "refusal", "sets_of"]
 
 PredictedCells = Mapping[tuple[str, str], np.ndarray]
 """(context, perturbation) -> predicted cells, natural log1p on the screen's scale, shape (n_cells, n_genes). A
@@ -181,6 +182,13 @@ def _fits_training(fit: Callable[..., Any]) -> Callable[..., Any]:
         return fit(self, training, *arguments, **options)
 
     return checked
+
+
+def sets_of(training: Training, source: str | None) -> GeneSets:
+    """Return the named gene sets, else those the data set brings, else the default ones."""
+    if source is not None:
+        return gene_sets(source)
+    return training.gene_sets if training.gene_sets is not None else default_gene_sets()
 
 
 def refusal(baseline: Baseline, training: Training) -> str | None:

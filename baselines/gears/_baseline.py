@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from pertbase.baselines.base import PredictedCells
+from pertbase.baselines.base import PredictedCells, sets_of
 from pertbase.baselines.gears._graphs import cache_folder, coexpression_graph, target_graph, training_controls
 from pertbase.baselines.harness import LightningBaseline
-from pertbase.baselines.harness._baseline import tell_unsupported
+from pertbase.baselines.harness._baseline import of_kind, tell_unsupported
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 from pertbase.folds import CellTable, Inputs, Training
-from pertbase.knowledge import GeneSets, gene_sets
 
 if TYPE_CHECKING:
     from pertbase.baselines.gears._graphs import Graph
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from pertbase.baselines.harness import PerturbationModule
 
 __all__ = ["GEARS"]
-
-_SETS = "GO_Biological_Process_2023"
 
 
 class GEARS(LightningBaseline):
@@ -175,7 +172,7 @@ class GEARS(LightningBaseline):
         reason = super().refuses(training)
         if reason:
             return reason
-        known = {gene for genes in self._sets(training).values() for gene in genes}
+        known = {gene for genes in sets_of(training, self.gene_sets).values() for gene in genes}
         trained = training.conditions.loc[training.conditions["split"] == "train", "perturbation"].unique()
         targets = [training.perturbations[name].targets for name in trained]
         if any(item and known.issuperset(item) for item in targets):
@@ -290,19 +287,14 @@ class GEARS(LightningBaseline):
     def _gears(self) -> GearsModule:
         from pertbase.baselines.gears._module import GearsModule
 
-        module = self.module
-        if not isinstance(module, GearsModule):
-            raise InputError("holds another model", key="baseline", value=type(module).__name__)
-        return module
-
-    def _sets(self, training: Training) -> GeneSets:
-        if self.gene_sets is not None:
-            return gene_sets(self.gene_sets)
-        return training.gene_sets if training.gene_sets is not None else gene_sets(_SETS)
+        return of_kind(self.module, GearsModule)
 
     def _target_graph(self, training: Training) -> Graph:
         return target_graph(
-            self._sets(training), k=self.target_neighbours, threshold=self.similarity_threshold, cache=cache_folder()
+            sets_of(training, self.gene_sets),
+            k=self.target_neighbours,
+            threshold=self.similarity_threshold,
+            cache=cache_folder(),
         )
 
     def _gene_graph(self, training: Training) -> Graph:

@@ -16,12 +16,16 @@ from pertbase.folds import Effects, Inputs, Training
 from pertbase.folds._batches import Pairing, PairSampler, Sampler
 
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     import pandas as pd
     from lightning.pytorch.callbacks import Callback
 
     from pertbase.baselines.harness._module import PerturbationModule
 
-__all__ = ["LightningBaseline", "listed", "supported_conditions", "tell_unsupported"]
+    Module = TypeVar("Module", bound=PerturbationModule)
+
+__all__ = ["LightningBaseline", "listed", "of_kind", "supported_conditions", "tell_unsupported"]
 
 _log = logging.getLogger("pertbase")
 _LISTED = 20
@@ -195,6 +199,21 @@ class LightningBaseline(Trained, ExpressionBaseline):
                 "a training without measured effects cannot be selected on", key="training.effects", value=None
             )
         return Selection(asked, training.effects.select(asked.inputs.conditions).values)
+
+
+def of_kind(module: PerturbationModule, kind: type[Module]) -> Module:
+    """Return a module as the kind that its baseline builds.
+
+    Raises
+    ------
+    InputError
+        Where it is another: a subclass that builds its own inherits what cannot know it.
+    """
+    if not isinstance(module, kind):
+        raise InputError(
+            "holds another model", key="baseline", value=type(module).__name__, remedy=f"build a {kind.__name__}"
+        )
+    return module
 
 
 def supported_conditions(

@@ -10,14 +10,14 @@ import pandas as pd
 from scipy import sparse
 
 from pertbase._random import generator
-from pertbase.baselines.base import AnswerBaseline
+from pertbase.baselines.base import AnswerBaseline, sets_of
 from pertbase.baselines.simple._common import Shares, answers, fitted
 from pertbase.errors import InputError
 from pertbase.folds import OUTCOMES, Answers, Inputs, Perturbation, Training, vote
 from pertbase.folds._answers import outcome_codes
-from pertbase.knowledge import GeneSets, default_gene_sets, gene_sets, membership
+from pertbase.knowledge import GeneSets, membership
 
-__all__ = ["TIERS", "MajorityOfOptions", "Retrieval", "Retrieved", "RetrievalVote", "sets_of"]
+__all__ = ["TIERS", "MajorityOfOptions", "Retrieval", "Retrieved", "RetrievalVote"]
 
 TIERS = (
     "same perturbation, near gene",
@@ -47,13 +47,6 @@ class Retrieved:
     gene: str
     outcome: str
     tier: str
-
-
-def sets_of(training: Training, source: str | None) -> GeneSets:
-    """Return the named gene sets, else those the data set brings, else the default ones."""
-    if source is not None:
-        return gene_sets(source)
-    return training.gene_sets if training.gene_sets is not None else default_gene_sets()
 
 
 class Retrieval:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pertbase.baselines.base import sets_of
 from pertbase.baselines.llm._baseline import LanguageModel
 from pertbase.baselines.llm._clients._base import Client, Request
 from pertbase.baselines.llm._prompts import read_template
 from pertbase.baselines.llm._record import Encoder, Record, in_words
-from pertbase.baselines.llm._retrieval import Retrieval, sets_of
+from pertbase.baselines.llm._retrieval import Retrieval
 from pertbase.baselines.simple._common import fitted
 from pertbase.errors import InputError
 from pertbase.folds import Inputs, Training

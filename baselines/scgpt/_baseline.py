@@ -12,7 +12,7 @@ from scipy import sparse
 from pertbase._io import canonical_json, sha256_file, sha256_text
 from pertbase.baselines.base import PredictedCells
 from pertbase.baselines.harness import LightningBaseline
-from pertbase.baselines.harness._baseline import listed, tell_unsupported
+from pertbase.baselines.harness._baseline import listed, of_kind, supported_conditions, tell_unsupported
 from pertbase.baselines.scgpt._checkpoint import Checkpoint, load, open_checkpoint
 from pertbase.baselines.scgpt._genes import Genes, Vocabulary, genes_read, read_vocabulary
 from pertbase.baselines.scgpt._size import Size, sized
@@ -253,11 +253,9 @@ class ScGPT(LightningBaseline):
 
         if inputs.controls is None:
             raise UnsupportedError("scGPT predicts cells from input controls, and the inputs hold none")
-        module = self.module
-        if not isinstance(module, ScGPTModule):
-            raise InputError("holds another model", key="baseline", value=type(module).__name__)
-        spoken = np.array([module.speaks_to(inputs.perturbations[name]) for name in inputs.conditions["perturbation"]])
-        asked = ask(module, inputs, spoken.astype(bool), n_controls=self.n_controls, seed=self._seed).inputs
+        module = of_kind(self.module, ScGPTModule)
+        supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
+        asked = ask(module, inputs, supported, n_controls=self.n_controls, seed=self._seed).inputs
         keys = zip(asked.conditions["context"].astype(str), asked.conditions["perturbation"].astype(str), strict=True)
         if asked.controls is None:
             raise UnsupportedError("scGPT predicts cells from input controls, and there are none")

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from pertbase.baselines.base import ExpressionBaseline
+from pertbase.baselines.base import ExpressionBaseline, sets_of
 from pertbase.baselines.simple._common import Measured, fitted, measured, predicted
 from pertbase.errors import InputError
 from pertbase.folds import Effects, Inputs, Perturbation, Training
-from pertbase.knowledge import GeneSets, default_gene_sets, gene_sets, membership
+from pertbase.knowledge import GeneSets, membership
 
 __all__ = ["KnnGO"]
 
@@ -57,7 +57,7 @@ class KnnGO(ExpressionBaseline):
 
     def refuses(self, training: Training) -> str | None:
         """Refuse where no training perturbation has a target in any gene set."""
-        profiles = _Profiles(self._sets(training))
+        profiles = _Profiles(sets_of(training, self.gene_sets))
         if any(profiles.of(item).any() for item in training.perturbations.values()):
             return None
         example = next((gene for item in training.perturbations.values() for gene in item.targets), "none is known")
@@ -66,7 +66,7 @@ class KnnGO(ExpressionBaseline):
     def fit(self, training: Training) -> KnnGO:
         """Keep the effects of train and val, and the profiles of their perturbations."""
         self._seen = measured(training, self)
-        self._profiles = _Profiles(self._sets(training))
+        self._profiles = _Profiles(sets_of(training, self.gene_sets))
         named = {str(name): self._profiles.of(item) for name, item in sorted(training.perturbations.items())}
         self._names = [name for name, profile in named.items() if profile.any()]
         rows = [sparse.csr_matrix(named[name]) for name in self._names]
@@ -82,11 +82,6 @@ class KnnGO(ExpressionBaseline):
             for context, name in zip(inputs.conditions["context"], inputs.conditions["perturbation"], strict=True)
         ]
         return predicted(inputs, seen.genes, rows)
-
-    def _sets(self, training: Training) -> GeneSets:
-        if self.gene_sets is not None:
-            return gene_sets(self.gene_sets)
-        return training.gene_sets if training.gene_sets is not None else default_gene_sets()
 
     def _nearest(self, profile: np.ndarray) -> dict[str, float]:
         """Return the cosine of each of the nearest training perturbations."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pertbase._io import canonical_json, sha256_file, sha256_text
-from pertbase.baselines.base import PredictedCells
+from pertbase.baselines.base import PredictedCells, sets_of
 from pertbase.baselines.harness import LightningBaseline
-from pertbase.baselines.harness._baseline import tell_unsupported
+from pertbase.baselines.harness._baseline import of_kind, supported_conditions, tell_unsupported
 from pertbase.baselines.state._features import (
     SOURCES,
     Features,
@@ -24,11 +24,9 @@ from pertbase.folds import CONTROL, Effects, Inputs, Training
 from pertbase.folds._cells import hash_matrix
 from pertbase.folds._data import find_data
 from pertbase.folds._sets import SetSampler
-from pertbase.knowledge import GeneSets, default_gene_sets, gene_sets
 
 if TYPE_CHECKING:
     from pertbase.baselines.harness import PerturbationModule
-    from pertbase.baselines.state._module import StateModule
     from pertbase.baselines.state._net import LatentDecoder, StateNet
 
 __all__ = ["STATE"]
@@ -267,7 +265,9 @@ class STATE(LightningBaseline):
         """Return what draws the batches of a training: sets of cells of perturbations that have features."""
         if training.cells is None:
             raise InputError("there are no cells to draw", key="training.cells", value=None)
-        source = self._state(module).features
+        from pertbase.baselines.state._module import StateModule
+
+        source = of_kind(module, StateModule).features
         features = {name: source.of(item) for name, item in training.perturbations.items()}
         if self.include_control:
             features[CONTROL] = source.of(None)
@@ -308,13 +308,13 @@ class STATE(LightningBaseline):
         UnsupportedError
             Where no input controls were handed out.
         """
-        from pertbase.baselines.harness._baseline import supported_conditions
         from pertbase.baselines.harness._predict import ask
         from pertbase.baselines.state._cells import SetCells
+        from pertbase.baselines.state._module import StateModule
 
         if inputs.controls is None:
             raise UnsupportedError("STATE predicts cells from input controls, and the inputs hold none")
-        module = self._state(self.module)
+        module = of_kind(self.module, StateModule)
         supported = supported_conditions(module, inputs.conditions, inputs.perturbations)
         asked = ask(module, inputs, supported, n_controls=self.n_controls, seed=self._seed)
         return SetCells(module, asked.inputs, self._settings)
@@ -372,21 +372,9 @@ class STATE(LightningBaseline):
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def _state(self, module: PerturbationModule) -> StateModule:
-        from pertbase.baselines.state._module import StateModule
-
-        if not isinstance(module, StateModule):
-            raise InputError("holds another model", key="baseline", value=type(module).__name__)
-        return module
-
     def _features(self, training: Training) -> Features:
         source = feature_source(self.features, training)
-        return features_of(source, training, sets=lambda: self._sets(training), n=self.feature_size)
-
-    def _sets(self, training: Training) -> GeneSets:
-        if self.gene_sets is not None:
-            return gene_sets(self.gene_sets)
-        return training.gene_sets if training.gene_sets is not None else default_gene_sets()
+        return features_of(source, training, sets=lambda: sets_of(training, self.gene_sets), n=self.feature_size)
 
     def _nets(self, training: Training, features: Features) -> tuple[StateNet, LatentDecoder | None]:
         from pertbase.baselines.state._net import LatentDecoder, StateNet

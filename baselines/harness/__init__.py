@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pertbase.baselines.harness._baseline import LightningBaseline
 from pertbase.baselines.harness._settings import TrainerSettings
+from pertbase.errors import no_attribute
 
 if TYPE_CHECKING:
     from pertbase.baselines.harness._module import PerturbationModule
@@ -26,4 +27,8 @@ def __getattr__(name: str) -> Any:
         from pertbase.baselines.harness._module import PerturbationModule
 
         return PerturbationModule
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -9,6 +9,8 @@ import pandas as pd
 
 __all__ = ["shown"]
 
+_NO_MATHS = "tex2jax_ignore mathjax_ignore"
+
 
 def shown(
     title: str, table: pd.DataFrame | None = None, *, notes: Sequence[str] = (), index: bool = True, digits: int = 3
@@ -33,4 +35,5 @@ def shown(
         with pd.option_context("display.max_colwidth", 120):
             parts.append(str(table.to_html(index=index, float_format=number, na_rep="–", escape=True)))
     parts += ["<ul>", *(f"<li>{html.escape(note)}</li>" for note in notes), "</ul>"] if notes else []
-    return "".join(parts)
+    # What stands between two dollar signs is no mathematics: notebooks are told so by these classes.
+    return f'<div class="{_NO_MATHS}">{"".join(parts)}</div>'

@@ -1,13 +1,13 @@
-"""What the page of a report and :mod:`pertbase.plot` draw alike: colours, which questions, how far axes go, where nodes
-of paths lie.
+"""What the page of a report and :mod:`pertbase.plot` draw alike: colours, which questions, how far axes go.
+
+Where nodes and edges of paths lie is in :mod:`pertbase._path_layout`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "SIGN_COLOURS",
     "first_of_each",
     "marked",
-    "places",
+    "reach",
     "round_up",
 ]
 
@@ -52,49 +52,16 @@ def first_of_each(questions: pd.DataFrame, most: int) -> pd.DataFrame:
     return ordered.groupby("outcome", sort=False, observed=True).head(most)
 
 
+def reach(*values: np.ndarray) -> float:
+    """Return how far an axis goes to either side of 0, so that its ends hold all but a few of the values."""
+    known = np.abs(np.concatenate([np.ravel(one) for one in values])).astype(float)
+    known = known[np.isfinite(known)]
+    return round_up(float(np.quantile(known, BEYOND))) if len(known) else 1.0
+
+
 def round_up(value: float) -> float:
     """Return the next larger of 1, 1.5, 2, 3, 5 times a power of ten."""
     if not value > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next(round(step * power, 12) for step in (1, 1.5, 2, 3, 5, 10) if value <= step * power * (1 + 1e-9))
-
-
-def places(paths: Sequence[Sequence[str]]) -> Mapping[str, tuple[int, float]]:
-    """Return column and row of each node: each to the right of all that act on it, but where edges go in a circle.
-
-    Parameters
-    ----------
-    paths
-        The nodes of each path, in order.
-    """
-    forward: dict[str, set[str]] = {}
-    order: dict[str, None] = {}
-    for nodes in paths:
-        order.update(dict.fromkeys(nodes))
-        for head, tail in pairwise(nodes):
-            if not _leads(forward, tail, head):
-                forward.setdefault(head, set()).add(tail)
-    column = dict.fromkeys(order, 0)
-    for _ in order:
-        for head, tails in forward.items():
-            for tail in tails:
-                column[tail] = max(column[tail], column[head] + 1)
-    rows: dict[int, list[str]] = {}
-    for name in order:
-        rows.setdefault(column[name], []).append(name)
-    tallest = max((len(names) for names in rows.values()), default=0)
-    return {
-        name: (at, number + (tallest - len(names)) / 2)
-        for at, names in rows.items()
-        for number, name in enumerate(names)
-    }
-
-
-def _leads(forward: Mapping[str, set[str]], start: str, end: str) -> bool:
-    """Return whether edges lead from one node to another."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        waiting += [name for name in forward.get(waiting.pop(), ()) if name not in seen]
-        seen.update(waiting)
-    return end in seen

@@ -90,8 +90,8 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
 def unknown_name(kind: str, name: str, valid: Iterable[str], *, file: str | Path | None = None) -> InputError:
     """Return the error for a name that is not among the valid ones, with the nearest ones as remedy."""
     names = sorted(valid)
-    close = nearest(name, names)
-    meant = [close] if close else begun(name, names)
+    close = nearest(str(name), names)
+    meant = [close] if close else begun(str(name), names)
     remedy = f"did you mean {' or '.join(map(repr, meant[:_SHOWN]))}? " if meant else ""
     listed = ", ".join(names) if names else "none"
     return InputError(f"unknown {kind}", file=file, key=kind, value=name, remedy=f"{remedy}Known: {listed}")

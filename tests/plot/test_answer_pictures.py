@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,6 +49,9 @@ def test_every_point_is_a_question_s_measured_and_predicted_effect(fold: Fold, s
     effects, adapter = said.effects["bilinear_ridge"], said.adapters["bilinear_ridge"]
     ax = plot.effects_against_truth(effects, fold.truth, thresholds=adapter.thresholds, most=10**6)
     limit = ax.get_xlim()[1]
+    beyond = (asked["effect"].abs() > limit) | (np.abs(effects.at(asked)[0]) > limit)
+    assert beyond.any()
+    assert ax.get_xlabel().endswith(f"on the edge, beyond the axes: {beyond.sum():,}")
     for points in ax.collections:
         name = points.get_label().split(" (n = ")[0]
         own = asked.loc[asked["outcome"] == name]
@@ -127,6 +132,38 @@ def test_thresholds_lie_where_the_adapter_calls(fold: Fold, said) -> None:  # ty
     told = [text.get_text() for text in ax.get_legend().get_texts()]
     assert told == [f"{name} (n = {count:,})" for name, count in adapter.held_out.counts.items()]
     assert f"{len(adapter.held_out.codes):,} held-out predictions, of val" in ax.get_title(loc="left")
+
+
+def test_what_lies_beyond_the_axis_of_thresholds_is_counted_and_not_piled_up(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    adapter = said.adapters["bilinear_ridge"]
+    held = adapter.held_out
+    # One gene in 280 far out: they must not stand as a bar at the end, nor stretch the axis.
+    far = replace(held.given, values=np.where(np.arange(len(held.given.genes)) == 7, 40.0, held.given.values))
+    stretched = Calibrated().fit(fold.training, held_out=replace(held, given=far))
+    ax = plot.thresholds(stretched, bins=20)
+    low, high = ax.get_xlim()
+    values = stretched.held_out.values
+    below, above = int((values < low).sum()), int((values > high).sum())
+    assert above > 0
+    assert f"beyond the axis: {below:,} on the left, {above:,} on the right" in ax.get_xlabel()
+    edges = np.linspace(low, high, 21)
+    for code, patch in enumerate(reversed(ax.collections)):
+        own = values[stretched.held_out.codes == code]
+        heights = np.histogram(own, edges)[0] / len(own) / (edges[1] - edges[0])
+        x, y = patch.get_paths()[0].vertices.T
+        assert y.max() == pytest.approx(heights.max()), OUTCOMES[code]
+        assert y[x > edges[-2] + 1e-9].max() == pytest.approx(heights[-1]), OUTCOMES[code]
+
+
+def test_a_threshold_beyond_the_axis_is_told_and_makes_no_room_for_itself(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]
+    for far in (50.0, np.inf):
+        adapter = Calibrated().fit(fold.training, held_out=said.adapters["bilinear_ridge"].held_out)
+        adapter.thresholds = (far, adapter.thresholds[1])
+        ax = plot.thresholds(adapter)
+        ax.figure.canvas.draw()
+        assert f"up above {far:.3g}: beyond the axis" in ax.get_xlabel()
+        assert len([line for line in ax.lines if len(line.get_xdata()) == 2]) == 1
+        assert ax.get_xlim() == plot.thresholds(said.adapters["bilinear_ridge"]).get_xlim()
 
 
 def test_borders_between_scores_part_the_plane_as_the_adapter_answers(fold: Fold, said) -> None:  # type: ignore[no-untyped-def]

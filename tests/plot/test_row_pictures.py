@@ -1,4 +1,4 @@
-"""Pictures of baselines beside one another, of reasons, and of paths."""
+"""Pictures of baselines beside one another, and of reasons."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import pytest
 from pertbase import plot
 from pertbase.errors import InputError
 from pertbase.folds import Answers, Fold
-from pertbase.knowledge import candidate_paths
 from pertbase.scorers import outcome, shortcuts
-
-UP, DOWN = plot.COLOURS["up"], plot.COLOURS["down"]
 
 
 def rows(ax) -> list[str]:  # type: ignore[no-untyped-def]
@@ -116,104 +113,3 @@ def test_reasons_as_a_run_keeps_them_make_the_same_picture(reasoned) -> None:  #
     for a, b in zip(first.collections, second.collections, strict=True):
         assert a.get_label() == b.get_label()
         assert np.allclose(a.get_offsets(), b.get_offsets())
-
-
-# -- paths --------------------------------------------------------------------------------------------------
-
-
-def edges(ax) -> dict[str, object]:  # type: ignore[no-untyped-def]
-    return {text.get_gid(): text.arrow_patch for text in ax.texts if (text.get_gid() or "").startswith("edge:")}
-
-
-def nodes(ax) -> dict[str, tuple[float, float]]:  # type: ignore[no-untyped-def]
-    return {
-        text.get_gid().removeprefix("node:"): text.get_position()
-        for text in ax.texts
-        if (text.get_gid() or "").startswith("node:")
-    }
-
-
-PATHS = [
-    [["A", "inhibits", "B"], ["B", "activates", "D"]],
-    [["A", "activates", "C"], ["C", "affects", "D"]],
-]
-
-
-def test_every_edge_of_a_path_is_drawn_once_in_the_colour_of_its_sign() -> None:
-    from matplotlib.colors import to_hex
-
-    ax = plot.paths([*PATHS, PATHS[0]])
-    found = {key: to_hex(arrow.get_edgecolor()) for key, arrow in edges(ax).items()}  # type: ignore[attr-defined]
-    expected = {"edge:A>B:-1": DOWN, "edge:B>D:+1": UP, "edge:A>C:+1": UP}
-    assert found == {**expected, "edge:C>D:+0": plot.COLOURS["no_change"]}
-    at = nodes(ax)
-    assert at["A"][0] < min(at["B"][0], at["C"][0]) <= max(at["B"][0], at["C"][0]) < at["D"][0]
-    assert len({at[name] for name in at}) == 4
-
-
-def test_paths_found_in_a_graph_and_paths_as_questions_hold_them_make_the_same_picture(fold: Fold) -> None:
-    assert fold.graph is not None
-    questions = fold.paths.join(fold.questions)  # type: ignore[union-attr]
-    row = questions.loc[[len(paths) > 1 for paths in questions["candidate_paths"]]].iloc[0]
-    signs = fold.perturbations[row["perturbation"]].signs
-    found = candidate_paths(fold.graph, signs, row["gene"], hops=3, k=3)
-    as_lists = [[list(edge) for edge in path.triplets] for path in found]
-    first, second = plot.paths(found), plot.paths(as_lists)
-    assert edges(first).keys() == edges(second).keys()
-    assert nodes(first) == nodes(second)
-
-
-def test_claims_lie_thin_over_broad_paths() -> None:
-    claimed = [("A", "inhibits", "B"), ("B", "inhibits", "D"), ("A", "activates", "X")]
-    ax = plot.paths(PATHS, claimed=claimed)
-    widths: dict[str, list[float]] = {}
-    for text in ax.texts:
-        if (text.get_gid() or "").startswith("edge:"):
-            widths.setdefault(text.get_gid(), []).append(text.arrow_patch.get_linewidth())
-    broad = {key for key, sizes in widths.items() if max(sizes) > 5}
-    thin = {key for key, sizes in widths.items() if min(sizes) < 2}
-    assert broad == {"edge:A>B:-1", "edge:B>D:+1", "edge:A>C:+1", "edge:C>D:+0"}
-    assert thin == {"edge:A>B:-1", "edge:B>D:-1", "edge:A>X:+1"}
-    assert "X" in nodes(ax)
-    told = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert told == [
-        "path activates (n = 2)", "path inhibits (n = 1)", "path affects (n = 1)",
-        "claim activates (n = 1)", "claim inhibits (n = 2)",
-    ]  # fmt: skip
-    in_legend = ax.get_legend().get_lines()
-    assert [line.get_linewidth() > 5 for line in in_legend] == [True] * 3 + [False] * 2
-    dashed = {line.get_linestyle() for line in in_legend[1:3]}
-    assert dashed == {"--"}
-    assert in_legend[0].get_linestyle() == "-"
-
-
-def test_heads_of_edges_that_meet_at_a_node_lie_apart() -> None:
-    straight = [["A", "inhibits", "B"], ["B", "activates", "D"]]
-    ax = plot.paths([straight, [["A", "inhibits", "D"]]])
-    ax.figure.canvas.draw()
-    boxes = []
-    for key in ("edge:B>D:+1", "edge:A>D:-1"):
-        arrow = edges(ax)[key]
-        path = arrow.get_path()  # type: ignore[attr-defined]
-        last = np.flatnonzero(path.codes == path.MOVETO)[-1]
-        ends = arrow.get_transform().transform(path.vertices[last : last + 3])  # type: ignore[attr-defined]
-        boxes.append((ends.min(axis=0), ends.max(axis=0)))
-    head, bar = boxes
-    assert head[0][0] < bar[1][0]
-    assert bar[1][1] < head[0][1] or head[1][1] < bar[0][1], (head, bar)
-
-
-def test_nothing_to_draw_and_words_that_are_no_relation_are_told() -> None:
-    with pytest.raises(InputError, match="no path and no triplet"):
-        plot.paths([])
-    with pytest.raises(InputError, match="'blocks!'"):
-        plot.paths([[["A", "blocks!", "B"]]])
-    assert set(nodes(plot.paths([], claimed=[("A", "inhibits", "B")]))) == {"A", "B"}
-
-
-def test_circles_and_long_names_are_drawn() -> None:
-    long = "a_very_long_name_of_a_complex"
-    circle = [["A", "activates", "B"], ["B", "activates", "A"]]
-    ax = plot.paths([circle, [["A", "inhibits", long]]])
-    ax.figure.canvas.draw()
-    assert set(nodes(ax)) == {"A", "B", long}

@@ -189,8 +189,8 @@ def test_the_columns_and_the_adapters_in_use_are_explained_in_a_line_each(pertba
     told = _section(out, "How to read")
     assert "- AUROC: called: up or down against no_change; direction: up against down." in told
     # What stands below a fold's table is explained under the same words.
-    assert "; smallest difference of the two priors it can detect " in out
-    assert "- Smallest difference: between the balanced accuracies of two priors" in told
+    assert "; two baselines need a difference of about " in out
+    assert "- Difference needed: how far apart in balanced accuracy two baselines must be" in told
     (line,) = [line for line in told.splitlines() if line.startswith("- adapters:")]
     assert all(f"{name}: " in line for name in ("fixed", "calibrated", "prior_matched"))
     assert "rank_test" not in line

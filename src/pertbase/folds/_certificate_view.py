@@ -30,7 +30,7 @@ class Certificate(FrozenMapping[str, Any]):
             ("balanced accuracy of the priors", priors if ranks else "not given"),
             ("ceiling", _ceiling(self["ceiling"]) if ranks else "not given"),
             ("power", _number(self["power"])),
-            ("smallest difference of the two priors it can detect", _number(self["smallest_difference"])),
+            ("difference two baselines need to be told apart, about", _number(self["smallest_difference"])),
         ]
 
     def lines(self) -> list[str]:

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pertbase._pictures import COLOURS
+from pertbase.errors import no_attribute
 
 if TYPE_CHECKING:
     from pertbase.plot._adapters import thresholds
@@ -63,7 +64,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"pertbase.plot.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'pertbase.plot' has no attribute {name!r}")
+    raise no_attribute("pertbase.plot", name, __all__)
 
 
 def __dir__() -> list[str]:

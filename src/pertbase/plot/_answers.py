@@ -11,7 +11,6 @@ import pandas as pd
 
 from pertbase._metrics import N_OUTCOMES, NO_OUTCOME
 from pertbase._pictures import (
-    BEYOND,
     COLOURS,
     INK,
     MUTED,
@@ -19,11 +18,22 @@ from pertbase._pictures import (
     RULE,
     first_of_each,
     marked,
-    round_up,
+    reach,
 )
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 from pertbase.folds import OUTCOMES, Answers, Effects, Truth
-from pertbase.plot._canvas import canvas, finish, legend, plain, row_height, rows_axis, seaborn
+from pertbase.plot._canvas import (
+    HEAD,
+    canvas,
+    check,
+    check_count,
+    finish,
+    legend,
+    row_height,
+    rows_axis,
+    seaborn,
+    short,
+)
 from pertbase.scorers._aligned import Aligned, align
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy_by", "confusion", "disagreement", "effects_against_truth"]
 
+# The end of a scale of shares that are all 0, which would else reach below it.
+_FAINTEST = 0.01
 _BY = ("gene", "perturbation", "target_set", "context", "regime")
 
 
@@ -51,7 +63,7 @@ def confusion(answers: Answers, truth: Truth, *, ax: Axes | None = None) -> Axes
     InputError
         Where an answer's id is not asked in this fold.
     """
-    counts = align(answers, truth).confusion.astype(int)
+    counts = _aligned(answers, truth).confusion.astype(int)
     columns = [*OUTCOMES, "none"] if counts[:, NO_OUTCOME].any() else list(OUTCOMES)
     counts = counts[:, : len(columns)]
     totals = counts.sum(axis=1)
@@ -90,7 +102,7 @@ def effects_against_truth(
     """Draw predicted against measured effects, coloured by the true outcome.
 
     Points on a horizontal line are predictions that do not depend on what is measured; the few beyond the axes lie on
-    the edge. Of each outcome the same questions are drawn for every baseline.
+    the edge, and are counted. Of each outcome the same questions are drawn for every baseline.
 
     Parameters
     ----------
@@ -113,10 +125,22 @@ def effects_against_truth(
     InputError
         Where none of the questions' effects is predicted.
     """
+    check(
+        effects, Effects, key="effects",
+        remedy="give what an ExpressionBaseline predicts, or run.effects(); answers without effects: plot.confusion",
+    )  # fmt: skip
+    _check_truth(truth)
+    check_count(most, key="most")
+    if thresholds is not None:
+        _check_pair(thresholds)
     questions = truth.questions
     asked = questions.loc[questions["outcome"].isin(OUTCOMES) & questions["effect"].notna()]
     if asked.empty:
-        raise UnsupportedError(f"the fold {truth.name} holds no measured effects of questions with an outcome")
+        raise UnsupportedError(
+            f"the fold {truth.name} holds no measured effects of questions with an outcome",
+            key="truth",
+            remedy="draw answers: plot.confusion, plot.accuracy_by",
+        )
     drawn = first_of_each(asked, most)
     measured, outcomes = drawn["effect"].to_numpy(dtype=float), drawn["outcome"].to_numpy(dtype=object)
     predicted = effects.at(drawn)[0]
@@ -128,7 +152,7 @@ def effects_against_truth(
             value=repr(effects),
             remedy="give the truth of the fold that they were predicted for",
         )
-    limit = round_up(float(np.quantile(np.abs(np.concatenate([measured, predicted[known]])), BEYOND)))
+    limit = reach(measured, predicted[known])
     ax = canvas(ax, width=6.2, height=4.4)
     for line in (ax.axhline, ax.axvline):
         line(0, color=RULE, linewidth=1, zorder=0)
@@ -142,7 +166,9 @@ def effects_against_truth(
     for level in () if thresholds is None else (thresholds[0], -thresholds[1]):
         ax.axhline(level, color=INK, linewidth=1, linestyle="--", zorder=1.5)
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit))
-    ax.set_xlabel(f"measured effect ({effects.statistic}, natural log)")
+    outside = int((np.maximum(np.abs(measured), np.abs(predicted))[known] > limit).sum())
+    told = f"\non the edge, beyond the axes: {outside:,}" if outside else ""
+    ax.set_xlabel(f"measured effect ({effects.statistic}, natural log){told}")
     ax.set_ylabel("predicted effect")
     handles = ax.get_legend_handles_labels()[0]
     legend(ax, handles=handles[::-1], title="true outcome")
@@ -175,8 +201,9 @@ def accuracy_by(answers: Answers, truth: Truth, *, by: str = "gene", most: int =
         For another ``by``, or where an answer's id is not asked in this fold.
     """
     if by not in _BY:
-        raise unknown_name("by", by, _BY)
-    aligned = align(answers, truth)
+        raise unknown_name("by", str(by), _BY)
+    check_count(most, key="most")
+    aligned = _aligned(answers, truth)
     group = truth.questions.set_index("id")[by].reindex(aligned.questions["id"]).to_numpy(dtype=object)
     changed = aligned.true < N_OUTCOMES - 1
     right = aligned.true == aligned.answered
@@ -197,8 +224,8 @@ def accuracy_by(answers: Answers, truth: Truth, *, by: str = "gene", most: int =
         shift = -0.12 if kind else 0.12
         heights = np.arange(len(order)) + shift
         ax.scatter(shares.loc[order, kind], heights, linewidths=1.4, zorder=3, label=told, **style)
-    labels = [f"{name}  ({sizes.loc[name, True]:,} | {sizes.loc[name, False]:,})" for name in order]
-    rows_axis(ax, labels)
+    counts = [f" ({sizes.loc[name, True]:,} | {sizes.loc[name, False]:,})" for name in order]
+    rows_axis(ax, [str(name) for name in order], counts)
     ax.set_xlim(-0.03, 1.03)
     ax.set_xlabel("share answered right; n with | without a change")
     handles = ax.get_legend_handles_labels()[0]
@@ -230,9 +257,12 @@ def disagreement(answers: Mapping[str, Answers], truth: Truth, *, ax: Axes | Non
     InputError
         For fewer than two baselines, or where an answer's id is not asked in this fold.
     """
+    check(answers, Mapping, key="answers", remedy="give names and answers: {name: run.answers(), ...}")
     if len(answers) < 2:
-        raise InputError("there is nobody to disagree with", key="answers", value=list(answers), remedy="give two")
-    aligned: dict[str, Aligned] = {name: align(one, truth) for name, one in answers.items()}
+        raise InputError(
+            "there is nobody to disagree with", key="answers", value=list(answers), remedy="give two or more"
+        )
+    aligned: dict[str, Aligned] = {name: _aligned(one, truth) for name, one in answers.items()}
     true = next(iter(aligned.values())).true
     weight = 1 / np.bincount(true, minlength=N_OUTCOMES)[true] / len(np.unique(true))
     right = {name: one.answered == one.true for name, one in aligned.items()}
@@ -240,12 +270,15 @@ def disagreement(answers: Mapping[str, Answers], truth: Truth, *, ax: Axes | Non
     grid = pd.DataFrame(np.nan, index=names, columns=names)
     for row, column in permutations(names, 2):
         grid.loc[row, column] = weight[right[row] & ~right[column]].sum()
-    ax = canvas(ax, width=2.6 + 0.62 * len(names), height=2.1 + 0.45 * len(names))
+    shown = [short(name, HEAD) for name in names]
+    # Names beside the first twelve letters, which the frame has room for.
+    long = max(0, max(map(len, shown)) - 12)
+    ax = canvas(ax, width=2.6 + 0.62 * len(names) + 0.1 * long, height=2.1 + 0.45 * max(len(names), 3) + 0.07 * long)
     seaborn().heatmap(
-        grid, annot=True, fmt=".3f", cmap="viridis", vmin=0, linewidths=1, ax=ax, annot_kws={"fontsize": "small"},
-        cbar_kws={"label": "mean share of an outcome's questions"},
+        grid, annot=True, fmt=".3f", cmap="viridis", vmin=0, vmax=max(float(np.nanmax(grid)), _FAINTEST), linewidths=1,
+        ax=ax, xticklabels=False, yticklabels=False, annot_kws={"fontsize": "small"},
+        cbar_kws={"label": "mean share of\nan outcome's questions"},
     )  # fmt: skip
-    shown = [plain(name) for name in names]
     ax.set_xticks(np.arange(len(names)) + 0.5, shown, rotation=45, ha="right", rotation_mode="anchor", fontsize="small")
     ax.set_yticks(np.arange(len(names)) + 0.5, shown, rotation=0, fontsize="small")
     ax.tick_params(length=0)
@@ -254,6 +287,37 @@ def disagreement(answers: Mapping[str, Answers], truth: Truth, *, ax: Axes | Non
     ax.set_xlabel("wrong", color=MUTED)
     what = f"{_title(truth)}\nright where the other is wrong, n = {len(true):,} questions"
     return finish(ax, what, simulated=truth.simulated, framed=True, faint=False)
+
+
+def _check_truth(truth: object) -> None:
+    check(truth, Truth, key="truth", remedy="give fold.truth, or run.fold.truth")
+
+
+def _check_pair(thresholds: object) -> None:
+    pair = list(thresholds) if isinstance(thresholds, (tuple, list, np.ndarray)) else []
+    if len(pair) != 2 or not all(isinstance(level, (int, float, np.number)) for level in pair):
+        raise InputError(
+            "are not two numbers", key="thresholds", value=thresholds,
+            remedy="give adapter.thresholds, or run.thresholds()",
+        )  # fmt: skip
+
+
+def _aligned(answers: Answers, truth: Truth) -> Aligned:
+    """Return answers beside the truth.
+
+    Raises
+    ------
+    InputError
+        Where the truth has no question with an outcome.
+    """
+    _check_truth(truth)
+    found = align(answers, truth)
+    if not len(found.true):
+        raise InputError(
+            f"the fold {truth.name} has no test question with an outcome", key="truth",
+            remedy="make it with settings that ask something: fold.certificate says what it holds",
+        )  # fmt: skip
+    return found
 
 
 def _title(truth: Truth) -> str:

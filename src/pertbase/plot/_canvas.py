@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pertbase._pictures import CEILING, MUTED, RULE
 from pertbase.errors import InputError, PertbaseError
@@ -12,10 +15,18 @@ from pertbase.errors import InputError, PertbaseError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["canvas", "check_fold", "finish", "legend", "plain", "row_height", "rows_axis", "seaborn", "vertical"]
+__all__ = [
+    "HEAD", "beyond", "canvas", "check", "check_count", "check_fold", "finish", "legend", "plain", "row_height",
+    "rows_axis", "seaborn", "short", "vertical",
+]  # fmt: skip
 
 _ROW, _FRAME = 0.27, 1.3
-_LONGEST = 40
+_LONGEST = 32
+_MOST_LINES = 5
+HEAD = 28
+"""Letters of a name beside or below a grid."""
+# No font has them, and somebody's gene or baseline name may.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TITLE = 9.5
 # Of a title, and the inches that labels of rows take on its left.
 _LETTERS_PER_INCH, _LEFT = 13.5, 1.5
@@ -37,8 +48,13 @@ def canvas(ax: Axes | None, *, width: float = 6.4, height: float = 4.0) -> Axes:
     ------
     PertbaseError
         Where matplotlib is not installed, with what to type.
+    InputError
+        Where what is given is no axes.
     """
     if ax is not None:
+        from matplotlib.axes import Axes
+
+        check(ax, Axes, key="ax", remedy="give one of those that pyplot.subplots() returns, or leave it out")
         return ax
     try:
         from matplotlib import pyplot
@@ -50,17 +66,31 @@ def canvas(ax: Axes | None, *, width: float = 6.4, height: float = 4.0) -> Axes:
     return made
 
 
+def check(given: object, kinds: type | tuple[type, ...], *, key: str, remedy: str) -> None:
+    """Raise where something else is given than what a picture is of, with what has one."""
+    if not isinstance(given, kinds):
+        names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+        article = "an" if names[0][0] in "AEIO" else "a"
+        raise InputError(f"is not {article} {' or '.join(names)}", key=key, value=type(given).__name__, remedy=remedy)
+
+
 def check_fold(given: object) -> None:
     """Raise where something else than a fold is given, with what has one."""
     from pertbase.folds import Fold
 
-    if not isinstance(given, Fold):
-        raise InputError(
-            "is not a Fold",
-            key="fold",
-            value=type(given).__name__,
-            remedy="give what pertbase.make_fold or pertbase.open_fold returns, or run.fold",
-        )
+    check(given, Fold, key="fold", remedy="give what pertbase.make_fold or pertbase.open_fold returns, or run.fold")
+
+
+def check_count(given: object, *, key: str) -> None:
+    """Raise where something else than a whole number from 1 is given."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise InputError("is not a whole number from 1", key=key, value=given, remedy=f"give one, as {key}=20")
+
+
+def beyond(values: np.ndarray, low: float, high: float) -> str:
+    """Return a line for the label of an axis: how many values lie beyond its ends; nothing where none does."""
+    below, above = int((values < low).sum()), int((values > high).sum())
+    return f"\nbeyond the axis: {below:,} on the left, {above:,} on the right" if below or above else ""
 
 
 def seaborn() -> Any:
@@ -109,6 +139,9 @@ def finish(
     width = ax.figure.bbox.width / ax.figure.dpi
     letters = max(24, round(_LETTERS_PER_INCH * (width - _LEFT)))
     lines = [part for line in title.splitlines() for part in textwrap.wrap(line, letters)]
+    if len(lines) > _MOST_LINES:
+        # A name of hundreds of letters would leave no room for what is drawn.
+        lines = [*lines[: _MOST_LINES - 1], f"{lines[_MOST_LINES - 1][: letters - 1]}…"]
     pad = 18 if lined else 6
     ax.set_title(plain("\n".join(lines)), loc="left", fontsize=_TITLE, pad=pad)
     if not framed:
@@ -144,10 +177,12 @@ def legend(ax: Axes, *, title: str | None = None, handles: Sequence[Any] | None 
     ax.legend(title=title, **given)
 
 
-def rows_axis(ax: Axes, labels: Sequence[str]) -> None:
-    """Label rows from top to bottom, with faint lines between them."""
-    shown = [label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…" for label in labels]
-    ax.set_yticks(range(len(shown)), [plain(label) for label in shown], fontsize="small")
+def rows_axis(ax: Axes, labels: Sequence[str], counts: Sequence[str] = ()) -> None:
+    """Label rows from top to bottom, with faint lines between them; ``counts`` stand behind names, however long."""
+    shown = [short(label) for label in labels]
+    if counts:
+        shown = [f"{label} {count}" for label, count in zip(shown, counts, strict=True)]
+    ax.set_yticks(range(len(shown)), shown, fontsize="small")
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=RULE, linewidth=0.8)
@@ -164,6 +199,12 @@ def vertical(ax: Axes, x: float, label: str, *, strong: bool = False, side: str 
     )  # fmt: skip
 
 
+def short(name: object, most: int = _LONGEST) -> str:
+    """Return a name as a label on one line, of so many letters at most: it leaves room for what is drawn."""
+    text = " ".join(str(name).splitlines()).replace("\t", " ")
+    return plain(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
 def plain(text: str) -> str:
     """Return a name that is drawn as it is: matplotlib takes what lies between two dollar signs for mathematics."""
-    return text.replace("$", r"\$")
+    return _CONTROLS.sub("\ufffd", text).replace("$", r"\$")

@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pertbase._pictures import BEYOND, COLOURS, INK, marked, round_up
+from pertbase._pictures import COLOURS, INK, marked, reach
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 from pertbase.folds import OUTCOMES, Fold
-from pertbase.plot._canvas import canvas, check_fold, finish, legend, plain, row_height, rows_axis, seaborn, vertical
+from pertbase.plot._canvas import (
+    beyond,
+    canvas,
+    check_count,
+    check_fold,
+    finish,
+    legend,
+    row_height,
+    rows_axis,
+    seaborn,
+    short,
+    vertical,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +38,8 @@ _FILL = {**COLOURS, AMBIGUOUS: "#e6e6e6"}
 # Light and dark in turn, so that they differ without their hue too.
 _SPLIT_COLOURS = {"train": "#56b4e9", "val": "#f0e442", "test": "#a02c6f", "unused": "#c9cdd4", "dropped": "#6f747d"}
 _ROLE_COLOURS = {"input": ("#56b4e9", INK), "truth": ("#a02c6f", "white")}
-# Columns that are wide enough for their names on a page; of more, none is named.
-_MOST_TICKS = 40
+# Columns and rows that are wide enough for their names on a page; of more, none is named.
+_MOST_TICKS, _MOST_ROWS = 40, 60
 _WIDEST = 8.6
 
 
@@ -58,8 +70,9 @@ def outcome_balance(
         For another ``by`` or split, or where there is no question.
     """
     check_fold(fold)
+    check_count(most, key="most")
     if by not in _BY:
-        raise unknown_name("by", by, _BY)
+        raise unknown_name("by", str(by), _BY)
     questions = _of_split(fold, split)
     kinds = questions["outcome"].astype(object).where(questions["outcome"].notna(), AMBIGUOUS)
     counts = pd.crosstab(questions[by], kinds).reindex(columns=list(_KINDS), fill_value=0)
@@ -77,7 +90,7 @@ def outcome_balance(
             linewidth=0.4, hatch="///" if kind == AMBIGUOUS else None,
         )  # fmt: skip
         start += shares
-    rows_axis(ax, [f"{name} (n = {total:,})" for name, total in totals.items()])
+    rows_axis(ax, [str(name) for name in totals.index], [f"(n = {total:,})" for total in totals])
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of questions")
     legend(ax)
@@ -99,10 +112,14 @@ def _ordered(counts: pd.DataFrame, by: str) -> pd.DataFrame:
 
 def _of_split(fold: Fold, split: str | None) -> pd.DataFrame:
     if split is not None and split not in _SPLITS:
-        raise unknown_name("split", split, _SPLITS)
+        raise unknown_name("split", str(split), _SPLITS)
     questions = fold.questions if split is None else fold.questions.loc[fold.questions["split"] == split]
     if questions.empty:
-        raise InputError(f"there is no question in the fold {fold.name} of {fold.data}", key="split", value=split)
+        other = "" if split is None else "draw another split, or "
+        raise InputError(
+            f"there is no question in the fold {fold.name} of {fold.data}", key="split", value=split,
+            remedy=f"{other}make the fold with settings that ask something: fold.certificate says what it holds",
+        )  # fmt: skip
     return questions
 
 
@@ -129,13 +146,16 @@ def effect_distribution(fold: Fold, *, split: str | None = None, bins: int = 60,
         Where outcomes alone are known, and no effects.
     """
     check_fold(fold)
+    check_count(bins, key="bins")
     questions = _of_split(fold, split)
     known = questions.loc[questions["effect"].notna()] if "effect" in questions else questions.iloc[:0]
     if known.empty:
-        raise UnsupportedError(f"{fold.data} holds outcomes and no effects", key="effect")
+        raise UnsupportedError(
+            f"{fold.data} holds outcomes and no effects", key="effect", remedy="draw outcomes: plot.outcome_balance"
+        )
     effects = known["effect"].to_numpy(dtype=float)
     tau = fold.spec.rule.tau
-    edges = _edges(round_up(float(np.quantile(np.abs(effects), BEYOND))), tau, bins)
+    edges = _edges(reach(effects), tau, bins)
     kinds = known["outcome"].astype(object).where(known["outcome"].notna(), AMBIGUOUS)
     sizes = kinds.value_counts()
     labels = {kind: f"{kind} (n = {sizes.get(kind, 0):,})" for kind in _KINDS if sizes.get(kind, 0)}
@@ -150,9 +170,9 @@ def effect_distribution(fold: Fold, *, split: str | None = None, bins: int = 60,
     legend(ax)
     for side in (-tau, tau):
         vertical(ax, side, f"{side:+.2g}")
-    below, above = int((effects < edges[0]).sum()), int((effects > edges[-1]).sum())
-    beyond = f"\nbeyond the axis: {below:,} on the left, {above:,} on the right" if below or above else ""
-    ax.set_xlabel(f"measured effect ({fold.spec.rule.statistic}, natural log){beyond}")
+    ax.set_xlabel(
+        f"measured effect ({fold.spec.rule.statistic}, natural log){beyond(effects, float(edges[0]), float(edges[-1]))}"
+    )
     ax.set_ylabel("questions")
     what = f"{_title(fold)}{'' if split is None else f', {split}'}\neffects of {len(known):,} questions"
     return finish(ax, what, simulated=fold.simulated, lined=True)
@@ -184,15 +204,22 @@ def split_map(fold: Fold, *, unused: bool = True, ax: Axes | None = None) -> Axe
     check_fold(fold)
     codes = {split: number for number, split in enumerate(_SPLIT_COLOURS)}
     conditions = fold.conditions if unused else fold.conditions.loc[fold.conditions["split"].isin(_SPLITS)]
+    if conditions.empty:
+        raise InputError(
+            f"the fold {fold.name} of {fold.data} has no condition to draw", key="fold",
+            remedy="draw those that are in no split too (unused=True)" if not unused else "make it of another screen",
+        )  # fmt: skip
     coded = conditions.assign(code=conditions["split"].map(codes))
     grid = coded.pivot_table("code", "context", "perturbation", aggfunc="min")[_columns(coded)]
     # A few perturbations in many contexts are read more easily the other way round.
     turned = grid.shape[1] < grid.shape[0]
     values = grid.T if turned else grid
     n_rows, n_columns = values.shape
-    named = n_columns <= _MOST_TICKS
+    named, tall = n_columns <= _MOST_TICKS, n_rows > _MOST_ROWS
     width = 3.0 + (0.14 if named else 0.06) * n_columns
-    ax = canvas(ax, width=min(max(6.4, width), _WIDEST), height=row_height(n_rows) + (1.2 if named else 0.4))
+    ax = canvas(
+        ax, width=min(max(6.4, width), _WIDEST), height=row_height(min(n_rows, _MOST_ROWS)) + (1.2 if named else 0.4)
+    )
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -201,8 +228,11 @@ def split_map(fold: Fold, *, unused: bool = True, ax: Axes | None = None) -> Axe
         vmin=-0.5, vmax=len(codes) - 0.5, edgecolors="white", linewidth=0.5 if named else 0,
     )  # fmt: skip
     ax.invert_yaxis()
-    ax.set_yticks(np.arange(n_rows) + 0.5, [plain(str(name)) for name in values.index], fontsize="small")
-    names = [plain(str(name)) for name in values.columns] if named else []
+    rows = [] if tall else [short(name) for name in values.index]
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize="small")
+    if tall:
+        ax.set_ylabel(f"{n_rows:,} {'perturbations' if turned else 'contexts'}")
+    names = [short(name) for name in values.columns] if named else []
     ax.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90, fontsize=7)
     ax.tick_params(length=0)
     ax.set_xlabel(f"{n_columns:,} {'contexts' if turned else 'perturbations, by split and target'}")
@@ -242,7 +272,11 @@ def controls(fold: Fold, *, ax: Axes | None = None) -> Axes:
     """
     check_fold(fold)
     if fold.controls.empty:
-        raise UnsupportedError(f"{fold.data} holds no cells, and no controls", key="controls")
+        raise UnsupportedError(
+            f"{fold.data} holds no cells, and no controls",
+            key="controls",
+            remedy="draw what it has: plot.outcome_balance, plot.split_map",
+        )
     counts = pd.crosstab(fold.controls["context"], fold.controls["role"]).sort_index()
     ax = canvas(ax, height=row_height(len(counts)))
     start = np.zeros(len(counts))

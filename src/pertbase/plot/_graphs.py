@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pertbase._pictures import CEILING, INK, MUTED, SIGN_COLOURS, marked, places
+from pertbase._path_layout import Edge, Layout, lay_out
+from pertbase._pictures import CEILING, INK, MUTED, SIGN_COLOURS, marked
 from pertbase.errors import InputError
 from pertbase.folds import Fold, graph_coverage
 from pertbase.knowledge import Path, SignedGraph, relation_sign
-from pertbase.plot._canvas import canvas, check_fold, finish, legend, plain, row_height, rows_axis
+from pertbase.plot._canvas import canvas, check, check_fold, finish, legend, plain, row_height, rows_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.path import Path as Drawn
 
 __all__ = ["coverage", "paths"]
 
@@ -22,14 +24,16 @@ _WORDS = {1: "activates", -1: "inhibits", 0: "affects"}
 _LINES: Mapping[int, Literal["solid", "dotted"]] = {1: "solid", -1: "solid", 0: "dotted"}
 # Broad lines have no heads; their dashes say the sign beside the colour.
 _BROAD = {1: "solid", -1: (0, (1.0, 0.35)), 0: (0, (0.3, 0.4))}
-_HEADS = {1: "-|>,head_length=0.6,head_width=0.28", -1: "|-|,widthA=0,angleA=0,widthB=0.35,angleB=0", 0: "-"}
-_COLUMN, _ROW = 1.75, 0.62
-# Points that a letter of a node's name takes, half of it, and half of what its frame takes.
-_LETTER, _PAD = 2.8, 5.5
-# Points from the middle of a side at which edges from above and below meet it, and at which bent ones end before it.
-_PORT, _SHORT = 7.0, 6.0
-
-Edge = tuple[str, str]
+_HEADS = {1: "-|>,head_length=0.6,head_width=0.25", -1: "|-|,widthA=0,angleA=0,widthB=0.28,angleB=0", 0: "-"}
+# Inches between nodes of two columns, and from row to row.
+_BETWEEN, _ROW = 1.0, 0.62
+# Of a node: points of its letters, of which one takes about so much of that; points of its frame around them.
+_SIZE, _LETTER, _FRAME = 8.5, 0.64, 4.5
+_LONGEST = 28
+# Points between two edges at a side, and those that all edges at one side may take; from an edge's end to its node.
+_PORT, _SIDE, _SHORT = 8.0, 40.0, 3.0
+# Points between two claims about one pair.
+_APART = 4.0
 
 
 def coverage(fold: Fold, graph: SignedGraph | None = None, *, ax: Axes | None = None) -> Axes:
@@ -51,6 +55,15 @@ def coverage(fold: Fold, graph: SignedGraph | None = None, *, ax: Axes | None = 
         Where no graph is given and the fold has none.
     """
     check_fold(fold)
+    if graph is not None:
+        check(
+            graph, SignedGraph, key="graph", remedy="give what pertbase.knowledge.signed_graph returns, or fold.graph"
+        )
+    if fold.questions.empty:
+        raise InputError(
+            f"there is no question in the fold {fold.name} of {fold.data}", key="fold",
+            remedy="make it with settings that ask something: fold.certificate says what it holds",
+        )  # fmt: skip
     table = graph_coverage(fold, graph)
     shown = graph or fold.graph
     ax = canvas(ax, width=7.2, height=row_height(len(table)))
@@ -62,7 +75,7 @@ def coverage(fold: Fold, graph: SignedGraph | None = None, *, ax: Axes | None = 
     rows_axis(ax, [str(name) for name in table.index])
     ax.set_xlim(0, 1)
     ax.set_xlabel("share")
-    name = "" if shown is None else f"\nin {shown.name}, {len(shown):,} edges"
+    name = "" if shown is None else f"\nin the graph {shown.name}, {len(shown):,} edges"
     title = f"{marked(fold.data, simulated=fold.simulated)}: {fold.name}{name}"
     return finish(ax, title, simulated=fold.simulated, faint=False)
 
@@ -101,33 +114,47 @@ def paths(
     InputError
         Where there is nothing to draw, or a relation is unknown.
     """
+    for key, value in (("paths", paths), ("claimed", claimed)):
+        if isinstance(value, str) or not (isinstance(value, Iterable) or (key == "claimed" and value is None)):
+            raise _no_triplets(key, value)
     given = [_edges(path) for path in paths]
-    own = None if claimed is None else [_signed(edge) for edge in claimed]
-    walks = [[path[0][0], *(tail for _, _, tail in path)] for path in given if path]
-    lying = places([*walks, *([head, tail] for head, _, tail in own or ())])
-    if not lying:
-        raise InputError("there is no path and no triplet to draw", key="paths")
-    columns = 1 + max(x for x, _ in lying.values())
-    rows = 1 + max(y for _, y in lying.values())
-    ax = canvas(ax, width=max(4.0, _COLUMN * columns), height=max(2.0, 1.2 + _ROW * rows))
-    starts, ends = {walk[0] for walk in walks}, {walk[-1] for walk in walks}
-    for name, (x, y) in lying.items():
+    # A triplet said twice is one claim.
+    own = None if claimed is None else list(dict.fromkeys(_signed(edge) for edge in claimed))
+    layout = lay_out([head, tail] for path in [*given, own or ()] for head, _, tail in path)
+    if not layout.nodes:
+        raise InputError(
+            "there is no path and no triplet to draw", key="paths", value=[],
+            remedy="choose a question whose candidate_paths or reference_paths are not empty, or give claimed",
+        )  # fmt: skip
+    starts, ends = {path[0][0] for path in given if path}, {path[-1][2] for path in given if path}
+    widest = max(min(len(name), _LONGEST) for name in layout.nodes)
+    column = _BETWEEN + (_LETTER * _SIZE * widest + 2 * _FRAME) / 72
+    width = max(4.0, column * layout.n_columns + 1.6)
+    ax = canvas(ax, width=width, height=max(2.0, 1.2 + _ROW * layout.n_rows))
+    boxes = {}
+    for name, (x, y) in layout.nodes.items():
         strong = name in starts or name in ends
-        ax.text(
-            x, y, plain(name), ha="center", va="center", fontsize="small", color=INK, zorder=4,
+        shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        boxes[name] = ax.text(
+            x, y, plain(shown), ha="center", va="center", fontsize=_SIZE, color=INK, zorder=4,
             fontweight="bold" if strong else "normal", gid=f"node:{name}",
             bbox={
-                "boxstyle": "round,pad=0.35", "facecolor": "white", "linewidth": 1.6 if name in starts else 0.9,
-                "edgecolor": CEILING if name in starts else MUTED,
+                "boxstyle": _Frame(layout.most_at(name)), "facecolor": "white",
+                "linewidth": 1.6 if name in starts else 0.9, "edgecolor": CEILING if name in starts else MUTED,
             },
         )  # fmt: skip
     known = {(head, tail): sign for path in given for head, sign, tail in path}
-    for edge, sign in known.items():
-        _draw(ax, lying, edge, sign, broad=own is not None)
+    for (head, tail), sign in known.items():
+        _draw(ax, _Way(ax, layout, boxes, (head, tail), 0.0), (head, sign, tail), broad=own is not None)
+    said: dict[Edge, int] = {}
     for head, sign, tail in own or ():
-        _draw(ax, lying, (head, tail), sign)
-    ax.set_xlim(-0.55, columns - 0.45)
-    ax.set_ylim(rows - 0.4, -0.6)
+        # Two claims about one pair, of two signs, lie beside one another.
+        said[head, tail] = said.get((head, tail), -1) + 1
+        way = _Way(ax, layout, boxes, (head, tail), said[head, tail] * _APART)
+        _draw(ax, way, (head, sign, tail))
+    half = 0.5 * column / (column + _BETWEEN)
+    ax.set_xlim(-half - 0.05, layout.n_columns - 1 + half + 0.05)
+    ax.set_ylim(layout.n_rows - 0.4, -0.6)
     ax.set_axis_off()
     _explain(ax, known, own)
     return finish(ax, title, simulated=simulated, faint=False)
@@ -136,10 +163,25 @@ def paths(
 def _edges(path: Path | Sequence[Sequence[str]]) -> list[tuple[str, int, str]]:
     if isinstance(path, Path):
         return [(head, sign, tail) for (head, tail), sign in zip(pairwise(path.nodes), path.signs, strict=True)]
+    if isinstance(path, str) or not isinstance(path, Iterable):
+        raise _no_triplets("paths", path)
     return [_signed(edge) for edge in path]
 
 
+def _no_triplets(key: str, value: object) -> InputError:
+    what = "each a list of triplets" if key == "paths" else "triplets of a reason"
+    return InputError(
+        f"are not {what}", key=key, value=value,
+        remedy='a triplet is [head, relation, tail], as ["SPI1", "activates", "CD86"]',
+    )  # fmt: skip
+
+
 def _signed(edge: Sequence[str]) -> tuple[str, int, str]:
+    if isinstance(edge, str) or not isinstance(edge, Iterable) or len(list(edge)) != 3:
+        raise InputError(
+            "is not a triplet", key="paths", value=edge,
+            remedy='write [head, relation, tail], as ["SPI1", "activates", "CD86"]; paths are lists of these',
+        )  # fmt: skip
     head, relation, tail = (str(part) for part in edge)
     sign = relation_sign(relation)
     if sign is None:
@@ -150,31 +192,81 @@ def _signed(edge: Sequence[str]) -> tuple[str, int, str]:
     return head, sign, tail
 
 
-def _draw(ax: Axes, lying: Mapping[str, tuple[int, float]], edge: Edge, sign: int, *, broad: bool = False) -> None:
-    """Draw an edge from the side of one box to the side of the other."""
-    from matplotlib.transforms import ScaledTranslation
+class _Frame:
+    """The frame of a node: as tall as the edges at one of its sides need."""
 
-    (head, tail), ((x0, y0), (x1, y1)) = edge, (lying[edge[0]], lying[edge[1]])
-    toward = 1.0 if x1 >= x0 else -1.0
-    # Within a column an edge bends around the right-hand side; over several columns it passes by what lies between.
-    within = x0 == x1
-    bend = 0.5 * (1 if y1 > y0 else -1) if within else 0.18 if abs(x1 - x0) > 1 or toward < 0 else 0.0
-    sides = (toward, toward if within else -toward)
-    # What comes from another side than its neighbours ends beside them, so that no head lies on another.
-    long = bend != 0 and not within
-    ports = (-toward, -toward) if long else (float(y0 > y1) - float(y1 > y0), float(y1 > y0) - float(y0 > y1))
-    begin, end = (
-        ax.transData
-        + ScaledTranslation(side * (_LETTER * len(name) + _PAD) / 72, _PORT * port / 72, ax.figure.dpi_scale_trans)
-        for side, name, port in zip(sides, (head, tail), ports, strict=True)
-    )
+    def __init__(self, crowd: int) -> None:
+        self._tall = _room(crowd) * (crowd - 1)
+
+    def __call__(self, x: float, y: float, width: float, height: float, mutation_size: float) -> Drawn:
+        from matplotlib.patches import BoxStyle
+
+        # The letters' size in pixels is what matplotlib hands on.
+        more = max(0.0, self._tall * mutation_size / _SIZE - height)
+        return BoxStyle.Round(pad=_FRAME / _SIZE)(x, y - more / 2, width, height + more, mutation_size)
+
+
+def _room(crowd: int) -> float:
+    """Return the points between two of so many edges at one side of a node."""
+    return min(_PORT, _SIDE / max(crowd - 1, 1))
+
+
+class _Way:
+    """The line of an edge, as matplotlib asks for it while it draws: only then is known how wide names are."""
+
+    def __init__(self, ax: Axes, layout: Layout, boxes: Mapping[str, Any], edge: Edge, shift: float) -> None:
+        self._ax, self._layout, self._boxes, self._edge, self._shift = ax, layout, boxes, edge, shift
+
+    def __call__(self, *args: object, **kwargs: object) -> Drawn:
+        from matplotlib.path import Path as Drawn
+
+        points = self._points()
+        vertices, codes = [points[0]], [Drawn.MOVETO]
+        for (x0, y0), (x1, y1) in pairwise(points):
+            # Level where it begins and ends; within a column it turns around the side.
+            bend = 2.4 * _PORT * self._scale if x0 == x1 else (x1 - x0) / 2
+            back = bend if x0 == x1 else -bend
+            vertices += [(x0 + bend, y0), (x1 + back, y1), (x1, y1)]
+            codes += [Drawn.CURVE4] * 3
+        return Drawn(vertices, codes)
+
+    @property
+    def _scale(self) -> float:
+        """Pixels of a point."""
+        return float(self._ax.figure.dpi) / 72
+
+    def _points(self) -> list[tuple[float, float]]:
+        """Return where it begins, passes columns and ends, in pixels from the lower left."""
+        layout, edge, scale = self._layout, self._edge, self._scale
+        sides = layout.sides(edge)
+        ends = []
+        for name, side, port, crowd in zip(edge, sides, layout.ports[edge], layout.crowds[edge], strict=True):
+            x, y = self._ax.transData.transform(layout.nodes[name])
+            ends.append(
+                (x + side * (self._half(name) + _SHORT * scale), y - (port * _room(crowd) + self._shift) * scale)
+            )
+        points = [ends[0]]
+        for column, row in layout.lanes[edge]:
+            x, y = self._ax.transData.transform((column, row))
+            wide = sides[0] * max(self._half(name) for name, (at, _) in layout.nodes.items() if at == column)
+            points += [(x - wide, y - self._shift * scale), (x + wide, y - self._shift * scale)]
+        return [*points, ends[1]]
+
+    def _half(self, name: str) -> float:
+        """Return half the width of a node's frame, in pixels."""
+        return float(self._boxes[name].get_window_extent().width) / 2 + _FRAME * self._scale
+
+
+def _draw(ax: Axes, way: Callable[..., Drawn], edge: tuple[str, int, str], *, broad: bool = False) -> None:
+    """Draw an edge from the side of one box to the side of the other."""
+    head, sign, tail = edge
+    # Where the two ends lie follows from the way; matplotlib wants some.
     ax.annotate(
-        "", xy=(x1, y1), xycoords=end, xytext=(x0, y0), textcoords=begin, gid=f"edge:{head}>{tail}:{sign:+d}",
-        annotation_clip=False,
+        "", xy=(0.5, 0.5), xycoords="axes fraction", xytext=(0.5, 0.5), textcoords="axes fraction",
+        gid=f"edge:{head}>{tail}:{sign:+d}", annotation_clip=False,
         arrowprops={
             "arrowstyle": "-" if broad else _HEADS[sign], "color": SIGN_COLOURS[sign],
-            "linestyle": _BROAD[sign] if broad else _LINES[sign],
-            "connectionstyle": f"arc3,rad={bend}", "shrinkA": 0, "shrinkB": _SHORT if long and not broad else 1.5,
+            "linestyle": _BROAD[sign] if broad else _LINES[sign], "connectionstyle": way, "shrinkA": 0, "shrinkB": 0,
             "linewidth": 7 if broad else 1.6, "alpha": 0.3 if broad else 1.0, "zorder": 1 if broad else 2,
             "mutation_scale": 13, "capstyle": "butt",
         },

@@ -9,7 +9,7 @@ import numpy as np
 
 from pertbase._pictures import COLOURS, INK, MUTED, RULE, marked
 from pertbase.errors import InputError
-from pertbase.plot._canvas import canvas, finish, legend, row_height, rows_axis
+from pertbase.plot._canvas import canvas, check, finish, legend, row_height, rows_axis
 from pertbase.scorers import ReasonScores
 
 if TYPE_CHECKING:
@@ -61,9 +61,16 @@ def reason_axes(scores: ReasonScores | Mapping[str, Any], *, ax: Axes | None = N
     InputError
         Where no question has a change and a reference.
     """
+    remedy = 'give what pertbase.scorers.reasoning returns, or a run\'s scores["adapters"][NAME]["reasoning"]'
+    check(scores, (ReasonScores, Mapping), key="scores", remedy=remedy)
     found = scores.to_dict() if isinstance(scores, ReasonScores) else scores
+    if lacking := [key for key in ("n", "fold", "scores", "axes") if key not in found]:
+        raise InputError(f"are no scores of reasons: {', '.join(lacking)} not there", key="scores", remedy=remedy)
     if not found["n"]:
-        raise InputError("no question has a change and a reference", key="scores", value=found["fold"])
+        raise InputError(
+            "no question has a change and a reference", key="scores", value=found["fold"],
+            remedy="make the fold with paths=..., or with fold.reached=3, which asks what paths lead to",
+        )  # fmt: skip
     table = found["scores"]
     shown = [name for name in _SCORES if _number(table[name]["value"]) is not None]
     labels = [*_AXES.values(), *(_SCORES[name] for name in shown)]

@@ -10,7 +10,8 @@ import numpy as np
 
 from pertbase._pictures import MUTED, RULE, marked
 from pertbase.errors import InputError, unknown_name
-from pertbase.plot._canvas import canvas, finish, legend, plain, row_height, rows_axis, seaborn, vertical
+from pertbase.plot._canvas import HEAD, canvas, check, finish, legend, row_height, rows_axis, seaborn, short, vertical
+from pertbase.runs._reports._fold_table import check_adapter
 from pertbase.runs._reports._page._dots import Dot
 from pertbase.runs._reports._page._view import FoldView
 from pertbase.runs._reports._report import CEILING, MAIN, FoldTable, Report
@@ -58,30 +59,43 @@ def intervals(
     Raises
     ------
     InputError
-        For another metric, where there is nothing to draw, the scores are of different folds, or these have too few
-        questions of a class for balanced accuracy; with the reason.
+        For another metric or adapter, where there is nothing to draw, the scores are of different folds, or these have
+        too few questions of a class for balanced accuracy; with the reason.
     """
     if metric not in _METRICS:
-        raise unknown_name("metric", metric, _METRICS)
+        raise unknown_name("metric", str(metric), _METRICS)
+    check(
+        scores, (FoldTable, Mapping), key="scores",
+        remedy='give a fold of pertbase.read_runs(...), or {name: pertbase.scorers.outcome(answers, truth), ...}',
+    )  # fmt: skip
     if isinstance(scores, FoldTable):
+        check_adapter([scores], adapter)
         view = FoldView(scores, ident="", adapter=adapter, domain=(0.0, 1.0))
         dots = [_dot_of_run(view, run, metric) for run in view.runs]
         title, simulated, level = f"{scores.title}, {view.adapter}", scores.simulated, view.level
         ceiling, n, reason = view.ceiling, view.n_asked, str(scores.certificate["verdict"])
     else:
+        for one in scores.values():
+            check(one, OutcomeScores, key="scores", remedy="give what pertbase.scorers.outcome returns")
         dots = [_dot(name, one, metric) for name, one in scores.items()]
         if len({one.fold_hash for one in scores.values()}) > 1:
-            raise InputError("the scores are of different folds", key="scores", value=sorted(scores))
+            raise InputError(
+                "the scores are of different folds", key="scores", value=sorted(scores), remedy="draw each fold apart"
+            )
         first = next(iter(scores.values()), None)
         if first is None:
-            raise InputError("there are no scores to draw", key="scores", value={})
+            raise InputError(
+                "there are no scores to draw", key="scores", value={},
+                remedy="give {name: pertbase.scorers.outcome(answers, truth), ...}",
+            )  # fmt: skip
         title, simulated = marked(first.fold, simulated=first.simulated), first.simulated
         level, ceiling, n = f"{first.level:.0%}", math.nan, first.n
         reason = "; ".join(first.notes)
     if all(math.isnan(dot.value) for dot in dots):
-        raise InputError(
-            f"no baseline has a {_METRICS[metric]} here: {reason}", key="scores", remedy='draw metric="accuracy"'
-        )
+        few = metric == "accuracy"
+        remedy = "ask more questions: fold.certificate says of what" if few else 'draw metric="accuracy"'
+        told = f"no baseline has {'an' if few else 'a'} {_METRICS[metric]} here: {reason}"
+        raise InputError(told, key="scores", remedy=remedy)
     ax = canvas(ax, height=row_height(len(dots)))
     _whiskers(ax, dots)
     if metric == "balanced_accuracy":
@@ -133,21 +147,25 @@ def table(report: Report, *, data: str | None = None, adapter: str = MAIN, ax: A
     Raises
     ------
     InputError
-        Where the report has several data sets and none is named, or not that one.
+        Where the report has several data sets and none is named, or not that one; for an adapter that no run has.
     """
+    check(report, Report, key="report", remedy="give what pertbase.read_runs returns; of one fold: plot.intervals")
     chosen = _data(report, data)
     folds = [one for one in report.folds if one.data == chosen]
     grid = report.grid(chosen, adapter=adapter)
-    ax = canvas(ax, width=3.6 + 0.85 * len(folds), height=1.9 + 0.3 * len(grid))
+    used = dict.fromkeys(one.main_adapter(adapter) for one in folds)
+    long = max(0, max((len(short(name)) for name in grid.index), default=0) - 20)
+    ax = canvas(ax, width=3.6 + 0.85 * len(folds) + 0.075 * long, height=1.9 + 0.3 * len(grid))
     best = float(np.nanmax([*grid.drop(index=CEILING, errors="ignore").to_numpy(dtype=float).ravel(), 0.5]))
     seaborn().heatmap(
         grid, annot=True, fmt=".3f", cmap="viridis", vmin=1 / 3, vmax=best, linewidths=1, ax=ax,
-        annot_kws={"fontsize": "small"}, cbar_kws={"label": f"balanced accuracy, {adapter}"},
+        xticklabels=False, yticklabels=False, annot_kws={"fontsize": "small"},
+        cbar_kws={"label": f"balanced accuracy, {', '.join(used)}"},
     )  # fmt: skip
     ax.set_facecolor(RULE)
-    ax.set_yticks(np.arange(len(grid)) + 0.5, [plain(str(name)) for name in grid.index], rotation=0, fontsize="small")
+    ax.set_yticks(np.arange(len(grid)) + 0.5, [short(name, HEAD) for name in grid.index], rotation=0, fontsize="small")
     ax.set_xticks(
-        np.arange(len(folds)) + 0.5, [plain(one.fold) for one in folds], rotation=35, ha="right",
+        np.arange(len(folds)) + 0.5, [short(one.fold, HEAD) for one in folds], rotation=35, ha="right",
         rotation_mode="anchor", fontsize="small",
     )  # fmt: skip
     ax.tick_params(length=0)
@@ -166,7 +184,7 @@ def _data(report: Report, data: str | None) -> str:
     if data is None:
         raise InputError("the report is about several data sets", key="data", value=list(known), remedy="name one")
     if data not in known:
-        raise unknown_name("data", data, known)
+        raise unknown_name("data", str(data), known)
     return data
 
 
@@ -188,11 +206,17 @@ def shortcuts(found: Shortcuts | Mapping[str, Shortcuts], *, ax: Axes | None = N
     InputError
         Where there is no step to draw; with the reason.
     """
+    check(found, (Shortcuts, Mapping), key="shortcuts", remedy="give what pertbase.scorers.shortcuts returns")
     named = {"candidate": found} if isinstance(found, Shortcuts) else dict(found)
+    for one in named.values():
+        check(one, Shortcuts, key="shortcuts", remedy="give what pertbase.scorers.shortcuts returns")
     drawn = {name: one for name, one in named.items() if len(one.table)}
     if not drawn:
         reasons = "; ".join(dict.fromkeys(one.note for one in named.values())) or "no candidate"
-        raise InputError(f"there is no decomposition to draw: {reasons}", key="shortcuts")
+        raise InputError(
+            f"there is no decomposition to draw: {reasons}", key="shortcuts",
+            remedy="give candidates of a fold whose test holds enough questions: fold.certificate",
+        )  # fmt: skip
     steps = list(dict.fromkeys(step for one in drawn.values() for step in one.table.index))
     ax = canvas(ax, height=row_height(len(steps)) + 0.12 * len(steps) * (len(drawn) - 1))
     spread = 0.6 / len(drawn)
@@ -200,7 +224,7 @@ def shortcuts(found: Shortcuts | Mapping[str, Shortcuts], *, ax: Axes | None = N
         colour, marker = _SERIES[number % len(_SERIES)]
         rows = [steps.index(step) + spread * (number - (len(drawn) - 1) / 2) for step in one.table.index]
         ax.hlines(rows, one.table["gain_low"], one.table["gain_high"], color=colour, linewidth=2, alpha=0.55)
-        ax.scatter(one.table["gain"], rows, color=colour, marker=marker, s=34, zorder=3, label=plain(name))
+        ax.scatter(one.table["gain"], rows, color=colour, marker=marker, s=34, zorder=3, label=short(name))
     rows_axis(ax, ["over nothing" if step == "(nothing)" else f"+ {step}" for step in steps])
     ax.axvline(0, color=MUTED, linewidth=1.2)
     first = next(iter(drawn.values()))

@@ -59,3 +59,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise no_attribute("pertbase.runs", name, __all__)
     return getattr(importlib.import_module(f"pertbase.runs.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from pertbase._pictures import marked
-from pertbase.errors import unknown_name
+from pertbase.errors import InputError, unknown_name
 from pertbase.folds import FoldSpec, Truth, read_truth, remedies
 from pertbase.runs._store import MAIN, Run
 
-__all__ = ["CEILING", "FoldTable"]
+__all__ = ["CEILING", "FoldTable", "check_adapter"]
 
 CEILING = "replicate ceiling"
 
@@ -101,7 +102,7 @@ class FoldTable:
         """Return a run by what it is called here: its name, and ``NAME, seed N`` where there are several seeds."""
         found = {self.label(run): run for run in self.runs}
         if name not in found:
-            raise unknown_name("run", name, found, file=self.folder)
+            raise unknown_name("run", str(name), found, file=self.folder)
         return found[name]
 
     def __repr__(self) -> str:
@@ -127,7 +128,14 @@ class FoldTable:
         return {f"pairwise_{side}": _number(found.get(side)) for side in ("predicted", "measured")}
 
     def _row(self, run: Run, adapter: str) -> dict[str, Any]:
-        scores = run.scores["adapters"][adapter]
+        scores = run.scores["adapters"].get(adapter)
+        if scores is None:
+            raise InputError(
+                "holds no scores of an adapter that the run lists",
+                file=run.folder / "scores.json",
+                key=f"adapters.{adapter}",
+                remedy="remove the run's folder, and run it again",
+            )
         return {
             **self._where(),
             "baseline": run.config["name"],
@@ -153,6 +161,13 @@ class FoldTable:
             "thresholds": scores["adapter"],
             "run": str(run.folder),
         }
+
+
+def check_adapter(tables: Sequence[FoldTable], adapter: str) -> None:
+    """Raise for an adapter that no run was answered with; the usual one may be lacking, and another stands for it."""
+    known = {name for table in tables for run in table.runs for name in run.adapters}
+    if adapter != MAIN and adapter not in known:
+        raise unknown_name("adapter", str(adapter), known)
 
 
 def _spread(name: str, interval: dict[str, Any]) -> dict[str, float]:

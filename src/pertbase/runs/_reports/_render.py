@@ -137,7 +137,7 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
     if table.ranks:
         notes[0] += f"; {certificate['verdict']}"
     if smallest and table.ranks:
-        notes[0] += f"; smallest difference of the two priors it can detect {smallest:.3f}"
+        notes[0] += f"; two baselines need a difference of about {smallest:.3f} to be told apart"
     ceiling = certificate.get("ceiling")
     if not ceiling:
         notes.append("no ceiling: the data set holds no cells")

@@ -13,7 +13,7 @@ from pertbase._intervals import Interval
 from pertbase._pictures import marked
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import read_manifest
-from pertbase.runs._reports._fold_table import CEILING, FoldTable
+from pertbase.runs._reports._fold_table import CEILING, FoldTable, check_adapter
 from pertbase.runs._store import MAIN, Run, find_runs
 
 __all__ = ["CEILING", "MAIN", "SHORTCUTS", "FoldTable", "Report", "collect", "marked", "refuse_other_folds"]
@@ -58,7 +58,7 @@ class Report:
         several = len(self.data) > 1
         found = {f"{table.data}/{table.fold}" if several else table.fold: table for table in self.folds}
         if name not in found:
-            raise unknown_name("fold", name, found, file=self.runs)
+            raise unknown_name("fold", str(name), found, file=self.runs)
         return found[name]
 
     def __repr__(self) -> str:
@@ -72,10 +72,22 @@ class Report:
         return report_html(self, MAIN)
 
     def grid(self, data: str, *, adapter: str = MAIN) -> pd.DataFrame:
-        """Return balanced accuracy, baselines x folds of one data set; see :func:`pertbase.plot.table`."""
+        """Return balanced accuracy, baselines x folds of one data set; see :func:`pertbase.plot.table`.
+
+        Raises
+        ------
+        InputError
+            For a data set or adapter that no run is of.
+        """
+        self._check(data, adapter)
         from pertbase.runs._reports._report_view import grid
 
         return grid(self, data, adapter)
+
+    def _check(self, data: str, adapter: str) -> None:
+        if data not in self.data:
+            raise unknown_name("data", str(data), self.data)
+        check_adapter(self.folds, adapter)
 
     def means(self, data: str, *, adapter: str = MAIN, level: float = 0.95) -> pd.DataFrame:
         """Return the mean balanced accuracy of each baseline over a data set's folds, with joint intervals.
@@ -83,8 +95,15 @@ class Report:
         Only folds that can rank baselines, and only those a baseline ran on: ``n_folds`` says how many. Rows with
         different folds cannot be compared; ``compare`` pairs them. ``n_flagged`` counts the folds whose thresholds
         could not be fitted.
+
+        Raises
+        ------
+        InputError
+            For a data set or adapter that no run is of.
         """
         from pertbase.scorers import average
+
+        self._check(data, adapter)
 
         rows = []
         for name, seed in self._names(data):
@@ -124,14 +143,15 @@ class Report:
         Raises
         ------
         InputError
-            Where a name is none of the runs', or the two share no fold.
+            Where a name or adapter is none of the runs', or the two share no fold.
         """
         from pertbase.scorers import compare, compare_many
 
+        check_adapter(self.folds, adapter)
         known = {str(run.config["name"]) for table in self.folds for run in table.runs}
         for name in (first, second):
             if name not in known:
-                raise unknown_name("compare", name, known)
+                raise unknown_name("compare", str(name), known)
         rows = []
         for data in self.data:
             pairs = []

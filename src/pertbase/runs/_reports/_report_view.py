@@ -74,7 +74,8 @@ def report_html(report: Report, adapter: str) -> str:
     parts = [shown(report_line(report))]
     for data in report.data:
         simulated = any(table.simulated for table in report.folds if table.data == data)
-        title = f"{marked(data, simulated=simulated)}: balanced accuracy, {adapter}"
+        used = dict.fromkeys(table.main_adapter(adapter) for table in report.folds if table.data == data)
+        title = f"{marked(data, simulated=simulated)}: balanced accuracy, {', '.join(used)}"
         parts.append(shown(title, grid(report, data, adapter)))
     left_out = [f"{'/'.join(run.folder.parts[-4:])}: {run.state}: {run.reason}" for run in report.unfinished]
     return "".join([*parts, shown("Not in the tables:", notes=left_out) if left_out else ""])

@@ -8,9 +8,9 @@ __all__ = ["ADAPTERS", "TERMS", "adapters_told"]
 
 TERMS: Mapping[str, str] = {
     "Balanced accuracy (BA)": "the mean of the recalls of up, down and no_change; a third is chance.",
-    "Smallest difference": "between the balanced accuracies of two priors, a gene's most frequent outcome in train and "
-    "the same with outcomes balanced, what this fold would tell from 0 in four of five repetitions; other pairs may "
-    "need more.",
+    "Difference needed": "how far apart in balanced accuracy two baselines must be for this fold to tell them apart in "
+    "four of five repetitions. Worked out from the two priors (a gene's most frequent outcome in train, and the same "
+    "with outcomes balanced); other pairs may need more.",
     "AUROC": "called: up or down against no_change; direction: up against down. The mean over readout genes of each "
     "gene's own, in which a prior over genes is worth nothing; a half is chance.",
 }

@@ -61,7 +61,8 @@ def _dots(view: FoldView) -> Markup:
     if not math.isnan(view.ceiling):
         lines.append(Line(view.ceiling, f"ceiling {view.ceiling:.3f}", strong=True))
     smallest = view.table.certificate.get("smallest_difference")
-    bar = (float(smallest), "detectable difference of the two priors") if smallest else None
+    # Of the fold, not of a pair that is drawn: it is worked out from the two priors.
+    bar = (float(smallest), "needed to tell two baselines apart, about") if smallest else None
     plot = dot_plot(
         dots,
         ident=f"{view.ident}-dots",
@@ -118,7 +119,7 @@ def _certificate(view: FoldView) -> Markup:
     if view.table.ranks:
         priors = ", ".join(f"{name} {number(value)}" for name, value in certificate["priors"].items())
         smallest = certificate.get("smallest_difference")
-        told[2:2] = [("smallest difference of the priors", number(smallest)), ("priors", priors)]
+        told[2:2] = [("difference needed", _needed(smallest)), ("BA of the priors", priors)]
     identity = [
         ("fold hash", element("code", view.table.hash)),
         ("data hash", element("code", manifest["data_hash"])),
@@ -142,6 +143,12 @@ def _ceiling_told(view: FoldView) -> str:
     if not view.table.ranks:
         return "not given: too few questions of a class"
     return f"{number(ceiling['corrected'])} (half the cells {number(ceiling['half'])})"
+
+
+def _needed(smallest: float | None) -> str:
+    if smallest is None or math.isnan(smallest):
+        return "not known: there is no interval to work it out from"
+    return f"about {number(smallest)} of balanced accuracy, for two baselines to be told apart"
 
 
 def _notes(view: FoldView) -> Markup | None:

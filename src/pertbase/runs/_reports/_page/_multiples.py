@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pertbase._pictures import BEYOND, POINTS_PER_OUTCOME, first_of_each, round_up
+from pertbase._pictures import POINTS_PER_OUTCOME, first_of_each, reach
 from pertbase.folds import OUTCOMES
 from pertbase.runs._reports._page._markup import Markup, element, join
 from pertbase.runs._reports._page._plots import confusion_plot, scatter_plot
@@ -48,7 +48,7 @@ def scatters(view: FoldView) -> Markup | None:
     drawn = first_of_each(asked, POINTS_PER_OUTCOME)
     measured = drawn["effect"].to_numpy(dtype=float)
     predicted = {run: run.effects().at(drawn)[0] for run in runs}
-    limit = round_up(np.nanquantile(np.abs(np.concatenate([measured, *predicted.values()])), BEYOND))
+    limit = reach(measured, *predicted.values())
     figures = []
     for position, run in enumerate(runs):
         known = ~np.isnan(predicted[run])

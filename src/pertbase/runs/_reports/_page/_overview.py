@@ -34,7 +34,7 @@ _HOW_TO_READ = (
         "Intervals",
         "cover target sets and readout genes. Where two overlap, only a paired difference tells: compare=A,B.",
     ),
-    ("Split-half ceiling", "what one half of a condition's cells says of the other half, corrected to all cells."),
+    ("Replicate ceiling", "what a perfect replicate of the screen would score, modelled from halves of its cells."),
     ("Adapters", f"{adapters_told(ADAPTERS)} They are fitted on val, never on test."),
     (
         "Mean power",
@@ -56,8 +56,9 @@ def summary(views: Sequence[FoldView]) -> Markup:
         *(Column(name, f"test questions that are {name}") for name in OUTCOMES),
         Column("ceiling", "what a perfect replicate of the screen would score, modelled"),
         Column(
-            "smallest difference",
-            "the smallest difference between the two priors it can detect; others may need more",
+            "difference needed",
+            "in balanced accuracy, for two baselines to be told apart; worked out from the two priors, others may need "
+            "more",
         ),
         Column("can rank baselines", numeric=False),
     ]

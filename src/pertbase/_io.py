@@ -55,11 +55,14 @@ def write_aside(path: str | Path) -> Iterator[Path]:
     Raises
     ------
     PertbaseError
-        Where the folder cannot be made or written, or the disk is full.
+        Where the folder cannot be made or written, the disk is full, or what has that name is no file: renaming over a
+        device would replace it.
     """
     path = Path(path)
     temporary: Path | None = None
     try:
+        if path.exists() and not path.is_file():
+            raise PertbaseError("is not a file, and would be replaced by one", file=path, remedy="name another")
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)

@@ -83,13 +83,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PertbaseError as error:
         print(f"pertbase: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("pertbase: interrupted; the same command takes up where this one stopped", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader, `head` for example, has left; what it wanted was written.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # What no reader or writer of ours foresaw, such as a name that is too long for the file system.
+        named = f"{error.filename}: " if error.filename else ""
+        print(f"pertbase: {named}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("pertbase: interrupted; the same command takes up where this one stopped", file=sys.stderr)
+        return 130
 
 
 def _options(arguments: Sequence[str], known: Sequence[str], required: Sequence[str] = ()) -> dict[str, str]:

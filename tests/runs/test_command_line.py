@@ -72,9 +72,9 @@ def test_a_bad_command_says_what_is_wrong_without_a_traceback(pertbase, tmp_path
 
 def test_of_several_baselines_an_option_goes_to_those_that_have_it(pertbase, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     asked = ["run", "-m", "fold=combinatorial", "baseline=bilinear_ridge,no_change", f"runs={tmp_path}", "dry_run=true"]
-    code, out, err = pertbase(*asked, "baseline.ridge=1,2")
+    code, out, err = pertbase(*asked, "baseline.ridge=1")
     assert code == 0, err
-    assert [line.split()[2] for line in out.splitlines()] == ["bilinear_ridge", "bilinear_ridge", "no_change"]
+    assert [line.split()[2] for line in out.splitlines()] == ["bilinear_ridge", "no_change"]
     from pertbase.runs._compose import expand
     from pertbase.runs._names import Names
 

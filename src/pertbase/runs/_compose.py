@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pertbase.errors import InputError, nearest
+from pertbase.errors import InputError, nearest, unknown_name
 from pertbase.runs._experiment import CPU, read_experiment
 from pertbase.runs._names import Names
 
@@ -22,6 +22,8 @@ PATH_KEYS = ("runs", "data.path", "data.targets", "data.folder")
 
 _NAMED = ("data", "fold", "baseline")
 _GROUPS = (*_NAMED, "trainer", "asking", "paths")
+_PARTS = (*_GROUPS, "adapters", "seed", "name", "cells", "runs")
+_MOST_VALUES = 10_000
 
 
 def split_override(text: str) -> tuple[str, str]:
@@ -32,7 +34,7 @@ def split_override(text: str) -> tuple[str, str]:
     InputError
         Where there is no ``=``.
     """
-    key, sign, value = text.partition("=")
+    key, sign, value = text.partition("=") if isinstance(text, str) else ("", "", "")
     if not sign or not key:
         raise InputError(
             "is not of the form key=value", key="command line", value=text, remedy="write for example seed=1"
@@ -142,7 +144,11 @@ def _values(text: str, names: Names) -> list[str]:
         if key not in _NAMED:
             raise InputError("only data, fold and baseline take patterns", key=key, value=value)
         return [f"{key}={name}" for name in names.match(key, sweep.include, sweep.exclude)]
-    return [f"{key}={item}" for item in override.sweep_string_iterator()]
+    found = [f"{key}={item}" for item in itertools.islice(override.sweep_string_iterator(), _MOST_VALUES + 1)]
+    if not 0 < len(found) <= _MOST_VALUES:
+        wrong = f"gives more than {_MOST_VALUES:,} values" if found else "gives no value"
+        raise InputError(wrong, key=key, value=value, remedy="write for example seed=range(3), which gives 0, 1 and 2")
+    return found
 
 
 def defaults(group: str, name: str, names: Names) -> dict[str, Any]:
@@ -216,18 +222,22 @@ def compose(overrides: Sequence[str], names: Names, *, config: str = "run", miss
                 value=plain.get(group),
                 remedy="write key: value lines, and no `# @package`",
             )
+    for part in plain if config == "run" else ():
+        if part not in _PARTS:  # +KEY=VALUE adds whatever it is told to
+            raise unknown_name("option", str(part), _PARTS)
     return {**{str(key): value for key, value in plain.items()}, "choices": choices}
 
 
 def _named(text: str) -> str:
-    """Return an override whose name stays a text: ``nan``, ``1`` and ``true`` are names too.
+    """Return an override whose name stays a text: ``nan``, ``1`` and ``true`` are names too, of a row as well.
 
     The parameters of a label rule are those of the rule that is named, which knows and checks them.
     """
     key, value = split_override(text)
     if key.startswith("fold.rule.") and key != "fold.rule.name":
         return f"++{text}"
-    return f"{key}='{value}'" if key in _NAMED and re.fullmatch(r"[\w./+-]+", value) else text
+    named = key in _NAMED or (key == "name" and value != "null")
+    return f"{key}='{value}'" if named and re.fullmatch(r"[\w./+-]+", value) else text
 
 
 def _not_yaml(error: Exception) -> InputError:

@@ -74,9 +74,15 @@ def execute(plan: Plan, shelf: DataShelf, *, begun: Callable[[str], None] = lamb
         reason = guarded(lambda: _cannot(baseline, fold))
         if reason:
             return Outcome(what, "skipped", reason)
-        trainer = guarded(lambda: _workspace(baseline, run, plan))
+        try:
+            trainer = guarded(lambda: _workspace(baseline, run, plan))
+        except PertbaseError:
+            # What it was made of, such as the model it began with, is gone: a run that is complete does not want it.
+            if run.holds(_record(plan, maker, fold, baseline, run.trained_with)):
+                return Outcome(what, "already")
+            raise
         with run.lock():
-            if not run.claim(_record(plan, maker, fold, trainer)):
+            if not run.claim(_record(plan, maker, fold, baseline, trainer)):
                 return Outcome(what, "already")
             if hasattr(baseline, "workspace"):
                 begun(what)
@@ -86,6 +92,14 @@ def execute(plan: Plan, shelf: DataShelf, *, begun: Callable[[str], None] = lamb
         return Outcome(what, "skipped", str(error))
     except (PertbaseError, ForeignError) as error:
         return Outcome(what, "failed", str(error), time.monotonic() - started)
+    except OSError as error:
+        told = PertbaseError(
+            f"runs cannot be kept here ({error.strerror or error})",
+            file=plan.runs,
+            key="runs",
+            remedy="choose another folder, runs=FOLDER",
+        )
+        return Outcome(what, "failed", str(told), time.monotonic() - started)
 
 
 def _attempt(run: Run, plan: Plan, fold: Fold, baseline: Any) -> tuple[State, str]:
@@ -127,8 +141,10 @@ def _workspace(baseline: Any, run: Run, plan: Plan) -> Mapping[str, Any]:
     return numbers
 
 
-def _record(plan: Plan, maker: FoldMaker, fold: Fold, trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies the run: all that its scores depend on, and no path of this machine."""
+def _record(plan: Plan, maker: FoldMaker, fold: Fold, baseline: Any, trainer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what identifies the run: all that its scores depend on, and no path of this machine but in options."""
+    # Only where options name some: the others are what they were.
+    files = guarded(lambda: dict(baseline.file_hashes()))
     return {
         "data": plan.config["data"],
         "data_name": maker.data.name,
@@ -140,6 +156,7 @@ def _record(plan: Plan, maker: FoldMaker, fold: Fold, trainer: Mapping[str, Any]
         **({} if fold.paths is None else {"paths_hash": fold.paths.hash}),
         "baseline_name": plan.baseline,
         "baseline": plan.config["baseline"],
+        **({"files": files} if files else {}),
         "adapters": plan.config["adapters"],
         "seed": plan.seed,
         "name": plan.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from pertbase.runs._guard import ForeignError, guarded
 from pertbase.runs._names import Names
 from pertbase.runs._store import Run, run_folder
 
-__all__ = ["DataShelf", "Plan", "Skip", "fold_spec", "make_plans", "plan_of"]
+__all__ = ["DataShelf", "Plan", "Skip", "fold_spec", "make_plans", "plan_of", "told_by_reason"]
+
+_REFUSAL = " cannot support the fold "
+"""Between data set and kind, before what is missing."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +122,18 @@ class DataShelf:
         return found
 
 
-def make_plans(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf) -> list[Plan | Skip]:
-    """Return a plan, or the reason why there is none, for each job; several where a fold configuration means several.
+def make_plans(asked: Sequence[Plan], shelf: DataShelf) -> list[Plan | Skip]:
+    """Return a plan, or the reason why there is none, for each run; several where a fold configuration means several.
 
-    Raises
-    ------
-    InputError
-        Where a configuration cannot be composed.
+    Parameters
+    ----------
+    asked
+        As :func:`plan_of` gives them, all of them composed: what follows may load data.
+    shelf
+        Where data sets are loaded.
     """
     plans: list[Plan | Skip] = []
-    presets: dict[str, str] = {}
-    for overrides in jobs:
-        plan = plan_of(overrides, names, presets)
+    for plan in asked:
         spec, what = plan.spec, f"{plan.data} {plan.spec.name} {plan.baseline}"
         try:
             # Only where the number of folds depends on the data is anything loaded to plan.
@@ -167,8 +170,12 @@ def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str]) -> 
     seed_of(config["seed"], "seed")
     if config["name"] is not None and not isinstance(config["name"], (str, int)):
         raise InputError("a name is a text", key="name", value=config["name"])
-    if not config["runs"] or not isinstance(config["runs"], str):
+    if not config["runs"] or not isinstance(config["runs"], str) or "\0" in config["runs"]:
         raise InputError("is a folder", key="runs", value=config["runs"], remedy="say runs=FOLDER")
+    if not isinstance(config["cells"], bool):  # `no` is a text, and would count as true
+        raise InputError("is true or false", key="cells", value=config["cells"])
+    if not isinstance(config["adapters"], Mapping):
+        raise InputError("are a mapping of adapters", key="adapters", value=config["adapters"])
     preset = _preset(overrides, config, names, choices["baseline"], presets)
     return Plan(config, choices["data"], choices["baseline"], fold_spec(config), preset)
 
@@ -201,3 +208,23 @@ def _by_fold(plans: list[Plan | Skip]) -> list[Plan | Skip]:
 
 def _fold_key(plan: Plan | Skip) -> tuple[str, ...]:
     return ("skip", plan.what) if isinstance(plan, Skip) else ("plan", plan.data, plan.spec.name)
+
+
+def told_by_reason(word: str, ends: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason, with the first of those that have it and how many more do.
+
+    Parameters
+    ----------
+    word
+        How they ended, for example ``skipped``.
+    ends
+        What it is, data set and fold among it, and the reason. A reason that begins with them is one for all kinds.
+    """
+    reasons: dict[str, list[str]] = {}
+    for what, reason in ends:
+        fold = reason.partition(_REFUSAL)[2]
+        reasons.setdefault(fold.partition(": ")[2] or reason, []).append(what)
+    return [
+        f"{word}: {found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}: {reason}"
+        for reason, found in reasons.items()
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pertbase.errors import InputError
 from pertbase.runs._reports._report import Report, collect
-from pertbase.runs._store import Run
+from pertbase.runs._store import Run, is_folder
 
 __all__ = ["read_run", "read_runs"]
 
@@ -23,10 +23,10 @@ def read_run(folder: str | Path) -> Run:
         Where the folder holds no run; runs below it are named.
     """
     folder = Path(folder)
+    if not is_folder(folder):
+        raise InputError("there is no such folder", file=folder, key="folder", remedy="name the folder of a run")
     if (folder / "config.yaml").is_file():
         return Run(folder)
-    if not folder.is_dir():
-        raise InputError("there is no such folder", file=folder, key="folder", remedy="name the folder of a run")
     below = sorted(
         str(path.parent.relative_to(folder))
         for depth in range(1, 5)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pertbase._io import canonical_json
 from pertbase.errors import PertbaseError, UnsupportedError
-from pertbase.runs._compose import expand, split_override
+from pertbase.runs._checked import check_options, refuse_one_folder
+from pertbase.runs._compose import expand
 from pertbase.runs._execute import Outcome, execute
 from pertbase.runs._names import Names
-from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans, plan_of
+from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans, plan_of, told_by_reason
 
 __all__ = ["Session", "run", "run_session", "summary"]
 
@@ -113,10 +115,16 @@ def run_session(
     names = Names(tuple(config_dirs))
     names.make_importable()
     shelf = DataShelf()
-    jobs = expand(overrides, names, multirun=multirun)
-    if len(jobs) > 1:
-        _refuse_without_data(jobs, names, shelf, read=not dry_run)
-    plans = make_plans(jobs, names, shelf)
+    presets: dict[str, str] = {}
+    asked = [plan_of(job, names, presets) for job in expand(overrides, names, multirun=multirun)]
+    # All that a command line can have wrong is said before anything is loaded.
+    check_options(asked)
+    refuse_one_folder(asked)
+    if len(asked) > 1:
+        _refuse_without_data(asked, shelf, read=not dry_run)
+    plans = make_plans(asked, shelf)
+    # Once more: a fold that stands for one of each context may have been named beside one of them.
+    refuse_one_folder(plans)
     outcomes: list[Outcome] = []
     for number, plan in enumerate(plans, start=1):
         if isinstance(plan, Skip):
@@ -133,18 +141,16 @@ def run_session(
     return outcomes
 
 
-def _refuse_without_data(jobs: Sequence[Sequence[str]], names: Names, shelf: DataShelf, *, read: bool) -> None:
-    """Raise what is wrong with the data where no job can have any: it is told once, and not by every run.
+def _refuse_without_data(asked: Sequence[Plan], shelf: DataShelf, *, read: bool) -> None:
+    """Raise what is wrong with the data where no run can have any: it is told once, and not by every run.
 
     Nothing is read where the runs are only to be listed, but for folds that the data set itself ships.
     """
-    first: dict[frozenset[str], Sequence[str]] = {}
-    for job in jobs:
-        about = (text for text in job if split_override(text)[0].lstrip("+").partition(".")[0] == "data")
-        first.setdefault(frozenset(about), job)
+    first: dict[str, Plan] = {}
+    for plan in asked:
+        first.setdefault(canonical_json(plan.config["data"]), plan)
     wrong: list[PertbaseError] = []
-    for job in first.values():
-        plan = plan_of(job, names, {})
+    for plan in first.values():
         if not read and plan.spec.kind != "published":
             return
         try:
@@ -198,13 +204,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     lines = []
     # Of a single run, its own line has said it.
     for state in ("skipped", "failed") if len(outcomes) > 1 else ():
-        reasons: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            if outcome.state == state:
-                reasons.setdefault(outcome.reason, []).append(outcome.what)
-        for reason, runs in reasons.items():
-            first = f"{runs[0]}" + (f" and {len(runs) - 1} more" if len(runs) > 1 else "")
-            lines.append(f"  {state}: {first}: {reason}")
+        ends = ((outcome.what, outcome.reason) for outcome in outcomes if outcome.state == state)
+        lines += [f"  {line}" for line in told_by_reason(state, ends)]
     states: list[str] = [outcome.state for outcome in outcomes]
     counts = ", ".join(
         f"{states.count(state)} {word}"

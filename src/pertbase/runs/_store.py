@@ -20,7 +20,7 @@ from pertbase.runs._run_scores import RunScores
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FOLDS", "MAIN", "Run", "find_runs", "flat", "run_folder"]
+__all__ = ["FOLDS", "MAIN", "Run", "find_runs", "flat", "is_folder", "run_folder", "told_difference"]
 
 MAIN = "calibrated"
 """The adapter that stands for a run where one alone is shown."""
@@ -32,6 +32,8 @@ _CONFIG = ("data_name", "fold_name", "fold_hash", "fold_folder", "baseline_name"
 
 def run_folder(runs: str | Path, data: str, fold: str, name: str, seed: int) -> Path:
     """Return ``<runs>/<data>/<fold>/<name>/seed<n>``; what a file name cannot hold becomes ``-``."""
+    # What begins with _ or . among data sets is none: the folds, the responses.
+    data = f"-{data}" if data.startswith(("_", ".")) else data
     return Path(runs) / _safe(data) / _safe(fold) / _safe(name) / f"seed{seed}"
 
 
@@ -140,6 +142,13 @@ class Run:
             raise InputError("no adapter fits the baseline", file=self.folder, key="adapters")
         return MAIN if MAIN in self.adapters else self.adapters[0]
 
+    @property
+    def paths(self) -> Mapping[str, Any] | None:
+        """How the paths were chosen that it was given, as options of ``paths``; None where it was given none."""
+        fold = self.config.get("fold")
+        paths = fold.get("paths") if isinstance(fold, Mapping) else None
+        return paths if isinstance(paths, Mapping) else None
+
     @cached_property
     def fold(self) -> Fold:
         """The fold it ran on, with the paths it was given and without cells.
@@ -152,11 +161,15 @@ class Run:
 
     def answers(self, adapter: str | None = None) -> Answers:
         """Return the answers of one adapter, of :attr:`main_adapter` where none is named."""
+        return Answers.read(self.folder / "answers" / f"{self._known(adapter)}.parquet")
+
+    def _known(self, adapter: str | None) -> str:
+        """Return the adapter that is meant, which is one of the run's."""
         if adapter is None:
-            adapter = self.main_adapter
-        elif adapter not in self.config["adapters"]:
-            raise unknown_name("adapter", adapter, self.config["adapters"], file=self.folder)
-        return Answers.read(self.folder / "answers" / f"{adapter}.parquet")
+            return self.main_adapter
+        if adapter not in self.config["adapters"]:
+            raise unknown_name("adapter", str(adapter), self.config["adapters"], file=self.folder)
+        return adapter
 
     @cached_property
     def reasons(self) -> pd.DataFrame | None:
@@ -181,7 +194,7 @@ class Run:
 
     def thresholds(self, adapter: str | None = None) -> tuple[float, float] | None:
         """Return (tau_up, tau_down) of an adapter of effects; None where it has others, or none."""
-        about = self.scores["adapters"].get(adapter or self.main_adapter, {}).get("adapter", {})
+        about = self.scores["adapters"].get(self._known(adapter), {}).get("adapter", {})
         up, down = about.get("tau_up"), about.get("tau_down")
         return None if up is None or down is None else (float(up), float(down))
 
@@ -268,18 +281,44 @@ class Run:
         path = self.folder / "config.yaml"
         if path.exists():
             kept = read_mapping(path)
-            # What `data` says, a path among it, may change: its content is held by data_hash.
-            if {**kept, "data": None} != {**wanted, "data": None}:
+            if not self._same(kept, wanted):
                 raise InputError(
-                    f"holds a run of another configuration: {_difference(kept, wanted)}",
+                    f"holds a run of another configuration: {told_difference(kept, wanted, 'there', 'here')}",
                     file=self.folder,
                     key="name",
                     value=wanted.get("name"),
                     remedy="give name=ANOTHER, or remove the folder",
                 )
-            return not self.complete
+            return not self._whole
         write_yaml(path, wanted)
         return True
+
+    def holds(self, config: Mapping[str, Any]) -> bool:
+        """Return whether the folder holds the complete run of a configuration: there is nothing left to do."""
+        path = self.folder / "config.yaml"
+        return self._whole and path.is_file() and self._same(read_mapping(path), plain(config))
+
+    @property
+    def trained_with(self) -> Mapping[str, Any]:
+        """The settings of the trainer that it was begun with; empty where it does not train, or has not begun."""
+        path = self.folder / "config.yaml"
+        found = read_mapping(path).get("trainer") if path.is_file() else None
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def _whole(self) -> bool:
+        # What somebody has removed since is made again.
+        return self.complete and (self.folder / "scores.json").is_file()
+
+    def _same(self, kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+        """Return whether two configurations are of one run."""
+        files, now = kept.get("files"), wanted.get("files") or {}
+        if self._whole and isinstance(files, Mapping):
+            # A file that is gone says nothing against a run that wants it no more.
+            left = {key: value for key, value in files.items() if key in now}
+            kept = {key: value for key, value in kept.items() if key != "files"} | ({"files": left} if left else {})
+        # What `data` says, a path among it, may change: its content is held by data_hash.
+        return {**kept, "data": None} == {**wanted, "data": None}
 
     def mark(self, state: str, **about: Any) -> None:
         """Write ``status.json``."""
@@ -297,14 +336,18 @@ def _origin(data: Any) -> str:
     return str(found or ", ".join(f"{key}={value}" for key, value in about.items()))
 
 
-def _difference(kept: Any, wanted: Any) -> str:
-    first, second = flat(kept), flat(wanted)
+def told_difference(first: Any, second: Any, at_first: str, at_second: str) -> str:
+    """Return what two configurations differ in, their data sets' options apart: up to three keys, with both values."""
+    one, other = flat(first), flat(second)
     keys = [
         key
-        for key in sorted({*first, *second})
-        if not key.startswith("data.") and first.get(key, "absent") != second.get(key, "absent")
+        for key in sorted({*one, *other})
+        if not key.startswith("data.") and one.get(key, "absent") != other.get(key, "absent")
     ]
-    told = [f"{key} is {first.get(key, 'absent')!r} there and {second.get(key, 'absent')!r} here" for key in keys[:3]]
+    told = [
+        f"{key} is {one.get(key, 'absent')!r} {at_first} and {other.get(key, 'absent')!r} {at_second}"
+        for key in keys[:3]
+    ]
     return "; ".join(told) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
 
 
@@ -318,6 +361,14 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix: value}
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether there is such a folder: not where the name is longer than a name can be, which Python raises."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def find_runs(runs: str | Path) -> list[Run]:
     """Return every run below a folder, sorted by path.
 
@@ -327,7 +378,7 @@ def find_runs(runs: str | Path) -> list[Run]:
         Where there is no such folder.
     """
     root = Path(runs)
-    if not root.is_dir():
+    if not is_folder(root):
         raise InputError(
             "there is no such folder of runs", file=root, remedy=f"run something first: pertbase run runs={root} ..."
         )

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from pertbase.errors import InputError, PertbaseError, UnsupportedError
+from pertbase.errors import InputError, PertbaseError, UnsupportedError, unknown_name
 from pertbase.folds import KINDS, OUTCOMES, Fold, FoldSpec, Manifest, PinnedFold, check_fold, open_fold, remedies
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._names import Names
-from pertbase.runs._plan import DataShelf, fold_spec
+from pertbase.runs._plan import DataShelf, fold_spec, told_by_reason
 from pertbase.runs._reports._report import marked
 
 __all__ = ["check", "difficulty", "make", "manifest", "questions", "show", "split"]
@@ -21,21 +21,41 @@ __all__ = ["check", "difficulty", "make", "manifest", "questions", "show", "spli
 _QUESTION_FILES = (".csv", ".jsonl", ".parquet")
 
 
+class _Skips:
+    """What cannot be made of a data set, to be told at the end, by reason: a pattern over folds skips dozens."""
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[str, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, what: str, reason: UnsupportedError) -> None:
+        """Keep what cannot be made, and why."""
+        self._ends.append((what, str(reason)))
+
+    def tell(self) -> None:
+        """Print a line for each reason."""
+        for line in told_by_reason("skipped", self._ends):
+            print(line)
+
+
 def _specs(
-    overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf
+    overrides: Sequence[str], folders: Sequence[Path], shelf: DataShelf, skips: _Skips
 ) -> Iterator[tuple[dict[str, Any], FoldSpec]]:
+    """Yield configuration and fold of everything that is asked for, composed before any data set is loaded."""
     names = Names(tuple(folders))
     names.make_importable()
-    for job in expand(overrides, names, multirun=True):
-        config = compose(job, names)
+    configs = [compose(job, names) for job in expand(overrides, names, multirun=True)]
+    for config, spec in [(config, fold_spec(config)) for config in configs]:
         maker = shelf.maker(config["data"])
         try:
-            specs = maker.expand(fold_spec(config))
+            specs = maker.expand(spec)
         except UnsupportedError as error:
-            print(f"skipped: {error}")
+            skips.add(f"{maker.data.name} {spec.name}", error)
             continue
-        for spec in specs:
-            yield config, spec
+        for one in specs:
+            yield config, one
 
 
 def _taken(arguments: Sequence[str], keys: Sequence[str]) -> tuple[list[str], dict[str, str], list[Path]]:
@@ -55,23 +75,38 @@ def _taken(arguments: Sequence[str], keys: Sequence[str]) -> tuple[list[str], di
     return overrides, own, folders
 
 
+def _refuse_others(overrides: Sequence[str], keys: Sequence[str]) -> None:
+    """Raise where an option is none of these: passed over, a misspelled one would be taken for said."""
+    for text in overrides:
+        key = split_override(text)[0]
+        if key.lstrip("+").partition(".")[0] not in keys:
+            raise unknown_name("option", key, keys)
+
+
 def make(arguments: list[str]) -> int:
     """Make folds, under ``output`` (default ``folds``), and show each."""
     overrides, own, folders = _taken(arguments, ("output",))
-    shelf = DataShelf()
-    for config, spec in _specs(overrides, folders, shelf):
+    shelf, skips, made = DataShelf(), _Skips(), 0
+    for config, spec in _specs(overrides, folders, shelf, skips):
+        maker = shelf.maker(config["data"])
         try:
-            fold = shelf.maker(config["data"]).build(spec, own.get("output", "folds"))
+            fold = maker.build(spec, own.get("output", "folds"))
         except UnsupportedError as error:
-            print(f"skipped: {error}")
+            skips.add(f"{maker.data.name} {spec.name}", error)
             continue
+        made += 1
         print(f"{describe(fold)}\nwritten to {fold.folder}\n")
+    skips.tell()
+    if made + len(skips) > 1:
+        print(f"{made} made" + (f", {len(skips)} skipped" if skips else ""))
     return 0
 
 
 def show(arguments: list[str]) -> int:
     """Show a fold: splits, outcomes, controls, regimes, certificate."""
-    _, own, _ = _taken(arguments, ("fold_dir", "questions"))
+    keys = ("fold_dir", "questions")
+    others, own, _ = _taken(arguments, keys)
+    _refuse_others(others, keys)
     if "fold_dir" not in own:
         raise InputError("is missing", key="fold_dir", remedy="add fold_dir=FOLDER")
     fold = open_fold(own["fold_dir"])
@@ -92,7 +127,9 @@ def questions(arguments: list[str]) -> int:
     from pertbase.folds._shipped_paths import plain_paths
     from pertbase.folds._views import hide
 
-    _, own, _ = _taken(arguments, ("fold_dir", "output", "split", "mini", "paths"))
+    keys = ("fold_dir", "output", "split", "mini", "paths")
+    others, own, _ = _taken(arguments, keys)
+    _refuse_others(others, keys)
     for key in ("fold_dir", "output"):
         if key not in own:
             raise InputError("is missing", key=key, remedy=f"add {key}=...")
@@ -121,7 +158,9 @@ def split(arguments: list[str]) -> int:
     """Write a fold's split as cell-load reads it."""
     from pertbase.folds import write_split
 
-    _, own, _ = _taken(arguments, ("fold_dir", "output", "data_folder"))
+    keys = ("fold_dir", "output", "data_folder")
+    others, own, _ = _taken(arguments, keys)
+    _refuse_others(others, keys)
     for key in ("fold_dir", "output"):
         if key not in own:
             raise InputError("is missing", key=key, remedy=f"add {key}=...")
@@ -135,7 +174,9 @@ def check(arguments: list[str]) -> int:
 
     Returns 1 where something is wrong.
     """
-    overrides, own, folders = _taken(arguments, ("fold_dir", "manifest"))
+    keys = ("fold_dir", "manifest", "data")
+    overrides, own, folders = _taken(arguments, keys[:2])
+    _refuse_others(overrides, keys)
     if "manifest" in own:
         return _check_manifest(own, overrides, Names(tuple(folders)))
     if "fold_dir" not in own:
@@ -206,14 +247,17 @@ def manifest(arguments: list[str]) -> int:
     overrides, own, folders = _taken(arguments, ("output", "title"))
     if "output" not in own:
         raise InputError("is missing", key="output", remedy="add output=FILE.yaml")
-    shelf, pinned = DataShelf(), []
-    for config, spec in _specs(overrides, folders, shelf):
+    shelf, skips = DataShelf(), _Skips()
+    pinned = []
+    for config, spec in _specs(overrides, folders, shelf, skips):
+        maker = shelf.maker(config["data"])
         try:
-            fold = shelf.maker(config["data"]).draw(spec)
+            fold = maker.draw(spec)
         except UnsupportedError as error:
-            print(f"skipped: {error}")
+            skips.add(f"{maker.data.name} {spec.name}", error)
             continue
         pinned.append(PinnedFold.of(fold, data=config["choices"]["data"]))
+    skips.tell()
     if not pinned:
         raise InputError("there is no fold to write down", key="fold", value=" ".join(overrides))
     Manifest(own.get("title") or Path(own["output"]).stem, tuple(pinned)).write(own["output"])
@@ -241,18 +285,20 @@ def describe(fold: Fold) -> str:
 def difficulty(arguments: list[str]) -> int:
     """Print how hard the folds of some data sets are, side by side: simulated beside real, never pooled."""
     overrides, own, folders = _taken(arguments, ("data", "output"))
-    shelf = DataShelf()
+    shelf, skips = DataShelf(), _Skips()
     rows = []
-    for data in own.get("data", "simulated").split(","):
-        for kind in KINDS:
-            for config, spec in _specs([f"data={data}", f"fold={kind}", *overrides], folders, shelf):
-                maker = shelf.maker(config["data"])
-                try:
-                    fold = maker.build(spec, own["output"]) if "output" in own else maker.make(spec)
-                except UnsupportedError:
-                    continue
-                rows.append(difficulty_row(fold))
-    print(pd.DataFrame(rows).to_string(index=False, na_rep="–", float_format="{:.3f}".format))
+    every = [f"data={own.get('data', 'simulated')}", f"fold={','.join(KINDS)}", *overrides]
+    for config, spec in _specs(every, folders, shelf, skips):
+        maker = shelf.maker(config["data"])
+        try:
+            fold = maker.build(spec, own["output"]) if "output" in own else maker.make(spec)
+        except UnsupportedError as error:
+            skips.add(f"{maker.data.name} {spec.name}", error)
+            continue
+        rows.append(difficulty_row(fold))
+    if rows:
+        print(pd.DataFrame(rows).to_string(index=False, na_rep="–", float_format="{:.3f}".format))
+    skips.tell()
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from pertbase._io import write_text
@@ -69,17 +71,33 @@ def test_every_condition_asked_about_gets_finite_effects():
 '''
 
 
+def _importable(name: str) -> str | None:
+    """Return where a module of the name comes from that Python finds; None where there is none but the user's own."""
+    if name in sys.stdlib_module_names:
+        return "Python's own"
+    places = [place for place in sys.path if place and Path(place).resolve() != Path.cwd()]
+    found = PathFinder.find_spec(name, places)
+    return None if found is None else str(found.origin or found.name)
+
+
 def new_baseline(name: str, folder: Path) -> list[Path]:
     """Write ``NAME.py``, ``conf/baseline/NAME.yaml`` and ``test_NAME.py`` under a folder, and return their paths.
 
     Raises
     ------
     InputError
-        Where the name cannot be a module's, or a file of that name is there already.
+        Where the name cannot be a module's, is an installed module's, or a file of that name is there already.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InputError(
             "is not a name for a baseline", key="name", value=name, remedy="use lower-case letters, digits and _"
+        )
+    if (known := _importable(name)) is not None:
+        raise InputError(
+            f"a module of this name is there already, {known}, and would be imported in its place",
+            key="name",
+            value=name,
+            remedy="choose another name",
         )
     title = "".join(word.capitalize() for word in name.split("_") if word)
     texts = {

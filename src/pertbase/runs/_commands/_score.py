@@ -52,6 +52,8 @@ def effects(arguments: Sequence[str]) -> int:
         if not given.get(key):
             raise InputError("is missing", key=key, remedy=f"add {key}=FILE")
     source, output = given.pop("input"), given.pop("output")
+    if "path" in given:
+        raise InputError("is given as input=FILE", key="path", value=given["path"])
     made = read_predictions(source, **given)
     made.write(output)
     print(f"{made!r}\nwritten to {output}")

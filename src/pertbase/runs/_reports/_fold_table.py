@@ -14,6 +14,7 @@ import pandas as pd
 from pertbase._pictures import marked
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import FoldSpec, Truth, read_truth, remedies
+from pertbase.runs._laid import paths_told
 from pertbase.runs._store import MAIN, Run
 
 __all__ = ["CEILING", "FoldTable", "check_adapter"]
@@ -92,10 +93,21 @@ class FoldTable:
                 notes.append(f"{self.label(run)} speaks of {about}: {spoken:,} of {scores['n']:,} questions")
         return notes
 
+    def laid(self) -> list[str]:
+        """Return which paths laid over the fold runs were given, a line for each way to choose them.
+
+        Nothing where all were given the same, or none.
+        """
+        whose: dict[str, list[str]] = {}
+        for run, told in zip(self.runs, paths_told(self.runs), strict=True):
+            whose.setdefault(told, []).append(self.label(run))
+        return [f"paths that baselines were given: {told}: {', '.join(names)}" for told, names in whose.items() if told]
+
     def rows(self) -> pd.DataFrame:
         """Return one row a run and adapter: every score, the ceiling first where there is one."""
         rows = [self._ceiling()] if self.certificate.get("ceiling") else []
-        rows += [self._row(run, adapter) for run in self.runs for adapter in run.adapters]
+        laid = zip(self.runs, paths_told(self.runs), strict=True)
+        rows += [{**self._row(run, adapter), "paths": told} for run, told in laid for adapter in run.adapters]
         return pd.DataFrame(rows)
 
     def __getitem__(self, name: str) -> Run:

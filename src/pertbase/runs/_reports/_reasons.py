@@ -17,6 +17,7 @@ from pertbase._io import write_aside
 from pertbase.errors import InputError
 from pertbase.folds._certificate import MINIMUM_OF_A_CLASS
 from pertbase.folds._path_layer import path_folders, read_paths
+from pertbase.runs._laid import paths_told
 from pertbase.runs._reports._report import FoldTable, Report, marked
 from pertbase.runs._reports._section import MISSING, Section, render
 
@@ -217,12 +218,14 @@ def run_sections(report: Report, adapter: str) -> list[Section]:
 def fold_sections(table: FoldTable, adapter: str) -> list[Section]:
     """Return the tables of the reasons of one fold's runs: none where no run has any."""
     main = table.main_adapter(adapter)
-    scores = {
-        table.label(run): found
-        for run in table.runs
-        if (found := run.scores["adapters"].get(main, {}).get("reasoning")) is not None
-    }
-    return reason_sections(table.title, scores) if scores else []
+    # References, nulls and controls are those of the paths that a run was given: others stand in tables of their own.
+    ways: dict[str, dict[str, Any]] = {}
+    for run, told in zip(table.runs, paths_told(table.runs), strict=True):
+        found = run.scores["adapters"].get(main, {}).get("reasoning")
+        if found is not None:
+            ways.setdefault(told, {})[table.label(run)] = found
+    titles = {told: f"{table.title}, {told}" if len(ways) > 1 else table.title for told in ways}
+    return [section for told, scores in ways.items() for section in reason_sections(titles[told], scores)]
 
 
 def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list[Section]:

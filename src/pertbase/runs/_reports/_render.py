@@ -154,6 +154,7 @@ def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:
         )
     notes += [f"same answers, counted by outcome: {', '.join(names)}" for names in _alike(table, main)]
     notes += table.unspoken(main)
+    notes += table.laid()
     if scored.loc[scored["adapter"] == main, "flagged"].any():
         notes.append(FLAGGED)
     warned: dict[str, None] = {}

@@ -152,7 +152,8 @@ def _needed(smallest: float | None) -> str:
 
 
 def _notes(view: FoldView) -> Markup | None:
-    notes: dict[str, None] = dict.fromkeys([*view.table.manifest["notes"], *view.table.unspoken(view.adapter)])
+    told = [*view.table.manifest["notes"], *view.table.unspoken(view.adapter), *view.table.laid()]
+    notes: dict[str, None] = dict.fromkeys(told)
     flagged = [view.table.label(run) for run in view.runs if view.flagged(run)]
     if flagged:
         notes.setdefault(

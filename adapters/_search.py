@@ -1,4 +1,4 @@
-"""Exact searches for thresholds on effects and offsets on log scores."""
+"""Searches for thresholds on effects, which are exact, and for offsets on log scores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ _NO_CHANGE = 2
 # How far beyond the last break point an offset goes where nothing bounds it, in log units.
 _MARGIN = 1.0
 _ROUNDS = 25
+# Of so many different rows, every line counts; how far beside one another is laid, in log units.
+_ALL = 400
+_BESIDE = 1e-7
+# Of more, lines through the plane of offsets for each outcome; and from how many points on them the search goes on.
+_LINES = 33
+_CLIMBS = 8
 
 
 def best_threshold(values: np.ndarray, hits: np.ndarray, misses: np.ndarray) -> float:
@@ -88,9 +94,13 @@ def _runs(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def best_offsets(logs: np.ndarray, codes: np.ndarray) -> Offsets:
     """Return offsets on the log scores of up and down that serve balanced accuracy best.
 
-    Coordinate ascent: along one offset balanced accuracy is a step function of known steps, searched exactly. From
-    two starts, no offset and the log ratio of class sizes (as if scores held the class prior). A step is taken only
-    where it gains, so that scores from which nothing can be gained keep the offsets (0, 0).
+    Along a line balanced accuracy is a step function of known steps, searched exactly. Lines are laid through the
+    plane of the two offsets where either outcome overtakes ``no_change``; from the best points on them, lines along
+    either offset and along both at once are followed until none gains. Each part of the plane in which no answer
+    changes has a corner on such a line, so that with one on either side of each the best part is found. Of more than
+    400 different rows, lines at quantiles stand for all, and that none is better is not proven. Nothing is measured
+    from a zero: a constant added to an outcome's log scores is taken off by its offset. A point is left only for a
+    better one, so that scores from which nothing can be gained keep the offsets (0, 0).
 
     Parameters
     ----------
@@ -102,26 +112,67 @@ def best_offsets(logs: np.ndarray, codes: np.ndarray) -> Offsets:
     sizes = np.bincount(codes, minlength=3)
     # Integers times the product of the class sizes: gains are compared exactly.
     weights = np.array([sizes[1] * sizes[2], sizes[0] * sizes[2], sizes[0] * sizes[1]], dtype=np.int64)
+    # Priors say the same of many questions: what each answer to such a row earns is counted once.
+    rows, where = np.unique(logs, axis=0, return_inverse=True)
+    earns = np.zeros((len(rows), 3), dtype=np.int64)
+    np.add.at(earns, (where.ravel(), codes), weights[codes])
 
-    def worth(offsets: np.ndarray) -> int:
-        right = vote(logs + offsets) == codes
-        return int(weights[codes[right]].sum())
-
-    best, best_worth = np.zeros(3), worth(np.zeros(3))
-    for start in (np.zeros(3), np.append(np.log(sizes[_NO_CHANGE] / sizes[:2]), 0.0)):
-        offsets, reached = start, worth(start)
-        for _ in range(_ROUNDS):
-            before = reached
-            for column in (0, 1):
-                moved = offsets.copy()
-                moved[column] = _best_along(logs + offsets * (np.arange(3) != column), column, codes, weights)
-                if (gained := worth(moved)) > reached:
-                    offsets, reached = moved, gained
-            if reached == before:
-                break
+    best, best_worth = np.zeros(3), _worth(rows, earns)
+    for start in _starts(rows, earns):
+        offsets, reached = _ascended(rows, earns, start)
         if reached > best_worth:
             best, best_worth = offsets, reached
     return float(best[0]), float(best[1])
+
+
+def _worth(logits: np.ndarray, earns: np.ndarray) -> int:
+    return int(earns[np.arange(len(earns)), vote(logits)].sum())
+
+
+def _starts(rows: np.ndarray, earns: np.ndarray) -> list[np.ndarray]:
+    """Return the best points on lines through the plane of offsets, the best first."""
+    found: dict[tuple[float, ...], int] = {}
+    for column in (0, 1):
+        # Quantiles of what is earned: of all classes alike, though calls are few.
+        breaks, where = np.unique(rows[:, _NO_CHANGE] - rows[:, column], return_inverse=True)
+        if len(rows) <= _ALL:
+            lines = np.concatenate([breaks - _BESIDE, breaks + _BESIDE])
+        else:
+            mass = np.cumsum(np.bincount(where.ravel(), weights=earns.sum(axis=1)))
+            edges = np.concatenate([[breaks[0] - 2 * _MARGIN], breaks, [breaks[-1] + 2 * _MARGIN]])
+            cuts = np.searchsorted(mass, np.linspace(0.0, mass[-1], _LINES), side="left")
+            cuts = np.unique(np.concatenate([[0], cuts + 1]))
+            lines = (edges[cuts] + edges[cuts + 1]) / 2
+        for line in lines:
+            offsets = np.zeros(3)
+            offsets[column] = line
+            offsets[1 - column] = _best_along(rows + offsets, 1 - column, earns)
+            found[tuple(offsets)] = _worth(rows + offsets, earns)
+    best = sorted(found, key=lambda point: -found[point])[:_CLIMBS]
+    return [np.zeros(3), *map(np.array, best)]
+
+
+def _ascended(rows: np.ndarray, earns: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return where lines along either offset, and along both, lead to, and what it is worth."""
+    offsets, reached = start, _worth(rows + start, earns)
+    for _ in range(_ROUNDS):
+        before = reached
+        for column in range(3):
+            moved = offsets.copy()
+            moved[column] += _best_along(rows + offsets, column, earns)
+            # A rise of no_change is a fall of both others.
+            moved -= moved[_NO_CHANGE]
+            if (gained := _worth(rows + moved, earns)) > reached:
+                offsets, reached = moved, gained
+        if reached == before:
+            break
+    # In the middle of what is as good, and not beside an edge of it.
+    for column in (0, 1):
+        moved = offsets.copy()
+        moved[column] += _best_along(rows + offsets, column, earns)
+        if _worth(rows + moved, earns) == reached:
+            offsets = moved
+    return offsets, reached
 
 
 def _margins(logits: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,10 +183,10 @@ def _margins(logits: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(rivals, rival[:, None], axis=1)[:, 0] - logits[:, column], rival
 
 
-def _best_along(logits: np.ndarray, column: int, codes: np.ndarray, weights: np.ndarray) -> float:
-    """Return the best offset of one column, exactly: the middle of the widest best interval, the lower of equals."""
+def _best_along(logits: np.ndarray, column: int, earns: np.ndarray) -> float:
+    """Return the best rise of one column, exactly: the middle of the widest best interval, the lower of equals."""
     margins, rival = _margins(logits, column)
-    gain = weights[codes] * ((codes == column).astype(np.int64) - (codes == rival))
+    gain = earns[:, column] - np.take_along_axis(earns, rival[:, None], axis=1)[:, 0]
     breaks, where = np.unique(margins, return_inverse=True)
     steps = np.zeros(len(breaks), dtype=np.int64)
     np.add.at(steps, where, gain)
@@ -149,7 +200,8 @@ def _best_along(logits: np.ndarray, column: int, codes: np.ndarray, weights: np.
 def matched_offsets(logs: np.ndarray, shares: np.ndarray) -> Offsets:
     """Return offsets under which up and down are answered as often as the shares say.
 
-    One offset at a time, each set given the other, until neither moves. Tied scores stay together.
+    One offset at a time, each set given the other, until neither moves; the first as if the other outcome were never
+    answered. Tied scores stay together.
 
     Parameters
     ----------
@@ -158,11 +210,11 @@ def matched_offsets(logs: np.ndarray, shares: np.ndarray) -> Offsets:
     shares
         Shares of up and down, shape (2,).
     """
-    offsets = np.zeros(3)
+    offsets = np.array([0.0, -np.inf, 0.0])
     for _ in range(_ROUNDS):
         before = offsets.copy()
         for column in (0, 1):
-            margins, _ = _margins(logs + offsets * (np.arange(3) != column), column)
+            margins, _ = _margins(logs + np.where(np.arange(3) == column, 0.0, offsets), column)
             offsets[column] = _cut(margins, float(shares[column]), 2 * _MARGIN)
         if np.array_equal(before, offsets):
             break

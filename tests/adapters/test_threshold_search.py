@@ -111,6 +111,44 @@ def test_offsets_never_lose(seed):
     assert fitted > plain or (up, down) == (0.0, 0.0)
 
 
+def _balanced(logs, codes, offsets):
+    return float(balanced_accuracy(confusion(codes, vote(logs + np.append(offsets, 0.0)))))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=100, deadline=None)
+def test_no_offsets_are_better_where_rows_are_few(seed):
+    """Every part of the plane in which answers do not change touches a corner: all places beside corners are tried."""
+    rng = np.random.default_rng(seed)
+    codes = np.append(rng.choice(3, rng.integers(3, 20), p=[0.2, 0.2, 0.6]), [0, 1, 2])
+    logs = np.log(rng.dirichlet(np.ones(3), len(codes))) + rng.exponential(0.5, (len(codes), 1)) * np.eye(3)[codes]
+    beside = np.array([-1e-6, 1e-6])
+    up, down, between = (
+        (logs[:, first] - logs[:, second])[:, None] + width * beside
+        for first, second, width in ((2, 0, 1), (2, 1, 1), (1, 0, 2))
+    )
+    pairs = [(a, b) for a in up.ravel() for b in down.ravel()]
+    pairs += [(a, a - c) for a in up.ravel() for c in between.ravel()]
+    pairs += [(b + c, b) for b in down.ravel() for c in between.ravel()]
+    best = max(_balanced(logs, codes, pair) for pair in pairs)
+    assert _balanced(logs, codes, best_offsets(logs, codes)) == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [40, 2_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_constant_added_to_an_outcomes_log_scores_changes_no_answer(n, seed):
+    """A prior and the same prior divided by class frequencies are one model once offsets are fitted."""
+    rng = np.random.default_rng(seed)
+    codes = np.append(rng.choice(3, n, p=[0.06, 0.05, 0.89]), [0, 1, 2])
+    logs = np.log(rng.dirichlet(np.ones(3), len(codes))) + rng.exponential(0.8, (len(codes), 1)) * np.eye(3)[codes]
+    shares = np.bincount(codes, minlength=3)[:2] / len(codes)
+    for fit in (lambda given: best_offsets(given, codes), lambda given: matched_offsets(given, shares)):
+        plain = vote(logs + np.append(fit(logs), 0.0))
+        for shift in ([-3.0, -3.0, 0.0], [2.0, -1.0, 0.0], [0.0, 0.0, 5.0]):
+            moved = logs + np.array(shift)
+            np.testing.assert_array_equal(vote(moved + np.append(fit(moved), 0.0)), plain)
+
+
 def test_matched_offsets_answer_as_often_as_the_shares_say(scored):
     logs, _ = scored
     up, down = matched_offsets(logs, np.array([0.1, 0.07]))

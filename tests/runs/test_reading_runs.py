@@ -99,8 +99,16 @@ def test_a_folder_above_runs_names_those_below_it(finished: Path, tmp_path: Path
         pb.read_run(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         pb.read_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no run is of that data and fold"):
-        pb.read_runs(finished, fold="published")
+
+
+@pytest.mark.parametrize(
+    "asked", [{"fold": "combinatorail"}, {"fold": ["combinatorial", "combinatorail"]}, {"data": ["small", "smal"]}]
+)
+def test_a_name_that_no_run_has_is_refused_beside_others_that_runs_have(
+    finished: Path, asked: dict[str, object]
+) -> None:
+    with pytest.raises(InputError, match=r"unknown (fold|data).*Did you mean '(combinatorial|small)'"):
+        pb.read_runs(finished, **asked)  # type: ignore[arg-type]
 
 
 def test_a_report_is_asked_by_fold_and_by_run(finished: Path) -> None:

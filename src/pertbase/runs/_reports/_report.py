@@ -233,7 +233,7 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
     Raises
     ------
     InputError
-        Where there is no run, or runs of one name were made on folds with different content: their numbers do not
+        Where there is no run, a name that no run has, or runs of one name were made on folds with different content: their numbers do not
         belong in one table.
     """
     found = find_runs(runs)
@@ -241,6 +241,12 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
         raise InputError(
             "holds no runs", file=runs, key="runs", remedy="run something first: pertbase run runs=FOLDER ..."
         )
+    for key, asked in (("data", data), ("fold", fold)):
+        there = {str(run.config[f"{key}_name"]) for run in found}
+        for name in asked:
+            # A name that nothing has would silently leave out what was meant.
+            if name not in there:
+                raise unknown_name(key, name, there, file=runs)
     kept = [
         run
         for run in found

@@ -14,8 +14,8 @@ __all__ = ["Calibrated"]
 class Calibrated(FittedAdapter):
     """Thresholds on effects, or offsets on log scores, that maximise balanced accuracy on held-out predictions.
 
-    One pair a model. Thresholds are found exactly; see :func:`~pertbase.adapters._search.best_threshold` and
-    :func:`~pertbase.adapters._search.best_offsets`. They are the same whatever test holds.
+    One pair a model. Thresholds are found exactly (:func:`~pertbase.adapters._search.best_threshold`), offsets by a
+    search from many places (:func:`~pertbase.adapters._search.best_offsets`). They are the same whatever test holds.
     """
 
     def _fit_effects(self, effects: np.ndarray, codes: np.ndarray) -> Thresholds:

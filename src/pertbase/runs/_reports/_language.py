@@ -21,12 +21,12 @@ __all__ = ["fold_language_sections", "language_sections"]
 NO_PATH = "no_path"
 _ASKED_NOTES = (
     (
-        "answered by: letters, the likeliest of the listed outcomes, or the replies; ok and other statuses: of these "
+        "answered by: scores, the likeliest of the outcomes, or the replies; ok and other statuses: of these "
         "answers to the questions of this fold, and those without an outcome count as wrong"
     ),
     (
         "replies: where in them an answer stood (json, mended json, a tag, a line, a word), or why there is none; "
-        "where letters answer, a reply gives the reason alone"
+        "where scores answer, a reply gives the reason alone; of val too where scores are taken after reasons"
     ),
     "tokens and seconds: of all responses that the run uses, val among it",
     "asked: by the last command; the others were kept from before",
@@ -134,7 +134,7 @@ def _asked(table: FoldTable, asked: list[Run], main: str) -> pd.DataFrame:
             {
                 "baseline": table.label(run),
                 "model": str(about.get("model")),
-                "answered by": "letters" if run.config["baseline"].get("answer_from") == "options" else "replies",
+                "answered by": "scores" if run.config["baseline"].get("answer_from") == "options" else "replies",
                 **{name.replace("_", " "): f"{status.get(name, 0):,}" for name in statuses},
                 "replies": ", ".join(f"{count:,} {name}" for name, count in about.get("answers_read_from", {}).items()),
                 "requests": f"{about.get('requests', 0):,}",

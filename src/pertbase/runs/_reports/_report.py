@@ -233,8 +233,8 @@ def collect(runs: str | Path, *, data: Sequence[str] = (), fold: Sequence[str] =
     Raises
     ------
     InputError
-        Where there is no run, a name that no run has, or runs of one name were made on folds with different content: their numbers do not
-        belong in one table.
+        Where there is no run, a name is that of none, or runs of one name were made on folds with different content:
+        their numbers do not belong in one table.
     """
     found = find_runs(runs)
     if not found:

@@ -26,7 +26,8 @@ questions without them (:class:`~pertbase.folds.Inputs`). What ``fit`` returns i
 ``numpy.random.default_rng(training.seed)``, made in ``fit``.
 
 Keyword arguments of ``__init__`` are the YAML's other keys; keep each under an attribute of its own name, so that a
-run can record it with :meth:`Baseline.parameters`.
+run can record it with :meth:`Baseline.parameters`, and knows by :meth:`Baseline.file_hashes` when a file that one of
+them names has changed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pertbase.baselines._files import named_files
 from pertbase.errors import InputError, UnsupportedError
 from pertbase.folds import Answers, Effects, Inputs, Training
 from pertbase.knowledge import GeneSets, default_gene_sets, gene_sets
@@ -91,9 +93,27 @@ class Baseline(ABC):
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments, read from the attributes of the same names."""
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
-        return {name: getattr(self, name) for name in names}
+        """Return the constructor's arguments, read from the attributes of the same names.
+
+        Those that it passes on as ``**options`` are among them.
+        """
+        found: dict[str, Any] = {}
+        for cls in type(self).__mro__:
+            if "__init__" not in vars(cls):
+                continue
+            arguments = inspect.signature(vars(cls)["__init__"]).parameters
+            found.update({name: getattr(self, name) for name in arguments if name != "self" and hasattr(self, name)})
+            if not any(item.kind is item.VAR_KEYWORD for item in arguments.values()):
+                break
+        return found
+
+    def file_hashes(self) -> dict[str, str]:
+        """Return the hash of every file that its options name, by the option.
+
+        A run is identified by these, and a training too: a file that has changed is another option. Override it where
+        an option names a file that is written.
+        """
+        return named_files(self.parameters())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.parameters().items())})"

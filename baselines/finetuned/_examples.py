@@ -13,7 +13,7 @@ import pandas as pd
 from pertbase._random import generator
 from pertbase.baselines.finetuned._texts import Text, Texts
 from pertbase.baselines.llm import LanguageModel, Record
-from pertbase.baselines.llm._clients._transformers import chat_text, chat_tokens
+from pertbase.baselines.llm._clients._chat import chat_text, chat_tokens
 from pertbase.baselines.llm._prompts import Messages
 from pertbase.baselines.llm._record import paths_of
 from pertbase.errors import InputError, unknown_name

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pertbase._io import plain, read_json, read_mapping, sha256_file, write_folder_aside, write_json
+from pertbase._io import plain, read_json, read_mapping, write_folder_aside, write_json
+from pertbase.baselines._files import file_hash
 from pertbase.baselines.finetuned._examples import reply_tokens
 from pertbase.baselines.llm import Request, Sampling, TransformersClient
 from pertbase.baselines.llm._clients._registry import without_bars
-from pertbase.baselines.llm._clients._transformers import _State, common
-from pertbase.baselines.llm._prompts import Messages
-from pertbase.errors import InputError, unknown_name
+from pertbase.baselines.llm._clients._room import without_room
+from pertbase.baselines.llm._clients._state import State, common
+from pertbase.baselines.llm._prompts import Messages, reply_of
+from pertbase.errors import InputError, PertbaseError, unknown_name
+from pertbase.folds import OUTCOMES
 
-__all__ = ["ABOUT", "ExportedClient", "export", "exported", "merged_model"]
+__all__ = [
+    "ABOUT",
+    "ExportedClient",
+    "export",
+    "exported",
+    "first_line",
+    "merged_model",
+    "weights_hash",
+    "written_whole",
+]
 
 ABOUT = "pertbase.json"
 """The file in an exported folder that says where its weights come from."""
@@ -60,13 +73,32 @@ def export(
     whole.generation_config.update(do_sample=False, temperature=None, top_p=None, top_k=None)
     whole.generation_config.eos_token_id = _ends(whole, tokenizer)
     whole.generation_config.pad_token_id = tokenizer.pad_token_id
-    with without_bars(), write_folder_aside(folder, replace=True) as aside:
+    with without_bars(), write_folder_aside(folder, replace=True) as aside, written_whole(folder):
         whole.save_pretrained(aside, state_dict=state)
         # transformers writes down the precision of the model, not of the weights it was given.
         write_json(aside / "config.json", {**read_json(aside / "config.json"), "dtype": precision})
         tokenizer.save_pretrained(aside)
         write_json(aside / ABOUT, {**plain(provenance), "precision": precision, "weights": weights_hash(aside)})
     return folder
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[None]:
+    """Raise what writers of weights raise on a full disk, none of which is an ``OSError``, as an error of ours."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise PertbaseError(
+            f"weights cannot be written ({first_line(error)})", file=folder,
+            remedy="make room; the same command goes on from what was kept",
+        ) from error  # fmt: skip
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _cast(state: Mapping[str, Any], dtype: Any) -> dict[str, Any]:
@@ -105,7 +137,7 @@ def weights_hash(folder: Path) -> str:
     names = ["tokenizer.json", "chat_template.jinja", "config.json", "generation_config.json"]
     for path in (*sorted(folder.glob("*.safetensors")), *(folder / name for name in names)):
         if path.is_file():
-            digest.update(f"{path.name}:{sha256_file(path)}\n".encode())
+            digest.update(f"{path.name}:{file_hash(path)}\n".encode())
     return digest.hexdigest()[:32]
 
 
@@ -138,10 +170,13 @@ class ExportedClient(TransformersClient):
         What it is called in tables.
     weights
         The hash.
+    max_length
+        Tokens of prompt and reply together at most, as in training: what it was not taught it is not asked.
     """
 
     name: str = "finetuned"
     weights: str = ""
+    max_length: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -152,6 +187,7 @@ class ExportedClient(TransformersClient):
             "weights": self.weights,
             "precision": self.precision,
             "chat": self.chat,
+            **({} if self.max_length is None else {"max_length": self.max_length}),
         }
 
     @property
@@ -166,38 +202,27 @@ class ExportedClient(TransformersClient):
         asked = super()._prompt(messages[:-1], thinking=thinking)
         return [*asked, *reply_tokens(self._load()[0], messages[-1][1])]
 
+    def _without_room(self, kind: str, tokens: Mapping[int, list[list[int]]], sampling: Sampling) -> dict[int, str]:
+        """Return which rows are longer than the model takes, or than what it learnt from, with the shortest reply."""
+        tokenizer, _ = self._load()
+        shortest = max(len(reply_tokens(tokenizer, reply_of((), outcome))) for outcome in OUTCOMES)
+        limit = f"the {self.max_length} of baseline.max_length"
+        own = without_room(tokens, kind, most=self.max_length, reply=shortest, limit=limit)
+        return {**super()._without_room(kind, tokens, sampling), **own}
+
     def _letters(
-        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: State
     ) -> list[dict[str, Any]]:
         """Return the log probabilities of replies, from where they begin to differ: what is before is all the same."""
-        import torch
-
-        n_replies = len(tokens[0])
         shared = [common(replies) for replies in tokens]
         heads = [replies[0][:length] for replies, length in zip(tokens, shared, strict=True)]
-        tails = [reply[length:] for replies, length in zip(tokens, shared, strict=True) for reply in replies]
-        first, state = self._forward(heads, self._prefix([]))
-        longest = max(map(len, tails))
-        later, _ = self._forward(tails, state.repeated(n_replies, copied=False), keep=longest)
-        begun = torch.log_softmax(first[:, -1], dim=-1).repeat_interleave(n_replies, dim=0)
-        logs = torch.log_softmax(later, dim=-1)
-        values = []
-        for row, tail in enumerate(tails):
-            # Rows are padded on the left: a tail's tokens stand at the end, each predicted at the place before.
-            rest = logs[row, longest - len(tail) : longest - 1]
-            value = float(begun[row, tail[0]]) + float(rest.gather(1, _column(tail[1:], rest)).sum())
-            values.append(value)
+        tails = [[reply[length:] for reply in replies] for replies, length in zip(tokens, shared, strict=True)]
+        found = self._continued(heads, tails, self._prefix([]))
         return [
             {
-                "letters": (tuple(values[begin : begin + n_replies]),),
-                "prompt_tokens": len(head) + sum(map(len, tails[begin : begin + n_replies])),
+                "letters": (tuple(row),),
+                "prompt_tokens": len(head) + sum(map(len, replies)),
                 "served_by": self.title,
             }
-            for begin, head in zip(range(0, len(tails), n_replies), heads, strict=True)
+            for row, head, replies in zip(found, heads, tails, strict=True)
         ]
-
-
-def _column(tokens: Sequence[int], like: Any) -> Any:
-    import torch
-
-    return torch.tensor(list(tokens), dtype=torch.long, device=like.device).reshape(-1, 1)

@@ -59,7 +59,8 @@ class Finetuned(LanguageModel):
     Prompts and parser are those of :class:`~pertbase.baselines.llm.LanguageModel`: the same record encoder and template
     make the prompts of training and of evaluation. Scores, which adapters are fitted to, are those of replies rather
     than of letters, which it was not taught: with :math:`\ell_k` the log probability of the reply that gives outcome k
-    without a reason, its end among it, the softmax of :math:`\ell`. A subclass writes :meth:`learn`.
+    without a reason, its end among it, the softmax of :math:`\ell`. A model that was taught reasons was not taught
+    those replies either: ``scores_after=reason`` takes its own. A subclass writes :meth:`learn`.
 
     Parameters
     ----------
@@ -86,7 +87,8 @@ class Finetuned(LanguageModel):
         Whether only questions to which candidate paths lead are learnt from and selected on, as a fold with
         ``fold.reached`` asks no others: of the rest, nothing can be learnt about paths.
     max_length
-        Tokens of prompt and reply together at most; questions that need more are left out of training, and counted.
+        Tokens of prompt and reply together at most. Questions that need more are left out of training, and counted; of
+        those that it is asked later, they are rejected, unasked.
     balance
         ``weights``, ``resampled`` or ``none``; see :func:`~pertbase.baselines.finetuned.class_weights`.
     options
@@ -203,7 +205,11 @@ class Finetuned(LanguageModel):
             about = exported(folder) or {}
         self._about = about
         self.client = ExportedClient(
-            model=str(folder), precision=self.export_precision, name=self._title(), weights=str(about.get("weights"))
+            model=str(folder),
+            precision=self.export_precision,
+            name=self._title(),
+            weights=str(about.get("weights")),
+            max_length=self.max_length,
         )
         super().fit(training)
         return self
@@ -213,6 +219,7 @@ class Finetuned(LanguageModel):
         parts = {
             "baseline": f"{type(self).__module__}.{type(self).__qualname__}",
             "parameters": self.parameters(),
+            **({"files": files} if (files := self.file_hashes()) else {}),
             "fold": [training.data, training.fold, training.kind],
             "seed": training.seed,
             **self.learnt_from(training),
@@ -235,7 +242,12 @@ class Finetuned(LanguageModel):
         }
 
     def letter_requests(self, records: Sequence[Record]) -> list[Request]:
-        """Return what asks how likely each of three replies is: one an outcome, without a reason."""
+        """Return what asks how likely each of three replies is: one an outcome, without a reason.
+
+        Nothing where scores are taken after reasons.
+        """
+        if self.scores_after == "reason":
+            return []
         return [
             Request(
                 "letters", tuple((*prompt, ("assistant", reply_of((), outcome))) for outcome in OUTCOMES), record.id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,14 +15,15 @@ import numpy as np
 from pertbase._io import plain, write_folder_aside
 from pertbase._random import generator
 from pertbase.baselines.finetuned._examples import Draft, absent, draft_examples
-from pertbase.baselines.finetuned._export import export
+from pertbase.baselines.finetuned._export import export, written_whole
 from pertbase.baselines.finetuned._finetuned import Finetuned
 from pertbase.baselines.finetuned._policy import Policy, PolicySettings
 from pertbase.baselines.finetuned._rewards import Rewards, RewardSettings, asked_of
 from pertbase.baselines.finetuned._rollouts import Rollouts
 from pertbase.baselines.finetuned._start import Start
+from pertbase.baselines.finetuned._steps import remove_checkpoints
 from pertbase.baselines.llm import Parsed
-from pertbase.baselines.llm._baseline import read_reply
+from pertbase.baselines.llm._replies import read_reply
 from pertbase.errors import InputError
 from pertbase.folds import OUTCOMES, Training
 
@@ -173,8 +173,11 @@ class GRPO(Finetuned):
         PertbaseError
             Where rewards leave nothing to learn from, with the reason, or the model cannot be written.
         """
-        self._rollouts = None if self._home is None else f"training/{self.training_key(training)}"
+        key = self.training_key(training)
+        self._rollouts = None if self._home is None else f"training/{key}"
         super().fit(training)
+        # There is no more to go on with, whether the model was exported now or by a process that was killed then.
+        remove_checkpoints(self._own_folder() / "training" / key)
         return self
 
     # -- learning -------------------------------------------------------------------------------------------
@@ -203,9 +206,6 @@ class GRPO(Finetuned):
             "steps": len(rollouts.steps),
         }
         export(model, start.tokenizer, folder, {**about, **learnt}, precision=self.export_precision)
-        # There is no more to go on with; replies and steps stay.
-        for path in (*home.glob("checkpoint-*"), home / "start"):
-            shutil.rmtree(path, ignore_errors=True)
 
     def _adapted(self, start: Start, home: Path) -> Start:
         """Return the start with adapters, where they are asked for, and where TRL can find it again."""
@@ -216,14 +216,14 @@ class GRPO(Finetuned):
         if self.beta:
             # What training began with is kept beside it, and TRL loads it by its name.
             if not (home / "start").is_dir():
-                with write_folder_aside(home / "start") as aside:
+                with write_folder_aside(home / "start") as aside, written_whole(home / "start"):
                     start.model.save_pretrained(aside)
             start.model.config._name_or_path = str(home / "start")
         return start
 
     def _fitting(self, drafts: Sequence[Draft], start: Start) -> tuple[list[Draft], dict[str, dict[str, int]]]:
         """Return the questions whose prompts leave room for a reply, and counts by outcome."""
-        from pertbase.baselines.llm._clients._transformers import chat_text, chat_tokens, thinking_for
+        from pertbase.baselines.llm._clients._chat import chat_text, chat_tokens, thinking_for
 
         thinking, tokenizer = thinking_for("reply", self.thinking), start.tokenizer
         texts = [chat_text(tokenizer, draft.messages, thinking=thinking) for draft in drafts]
@@ -247,6 +247,8 @@ class GRPO(Finetuned):
         return kept, counts
 
     def _made(self, training: Training, start: Start, drafts: Sequence[Draft]) -> Policy:
+        from pertbase.baselines.llm._clients._chat import chat_text, chat_tokens, ends_in_thought
+
         records = {draft.record.id: draft.record for draft in drafts}
         by_outcome = {name: [one.record.id for one in drafts if one.text.outcome == name] for name in OUTCOMES}
         groups = list(by_outcome.values()) if self.balance == "resampled" else [list(records)]
@@ -258,8 +260,12 @@ class GRPO(Finetuned):
             share=self.referred,
         )
 
+        # A template that opens a thought does so in every prompt.
+        shown = chat_text(start.tokenizer, drafts[0].messages, thinking=self.thinking)
+        begun = ends_in_thought(start.tokenizer, chat_tokens(start.tokenizer, shown))
+
         def read(question: str, text: str, finish: str) -> Parsed:
-            return read_reply(text, finish, records[question], self._template)
+            return read_reply(text, finish, records[question], self._template, thought_begun=begun)
 
         return Policy(
             model=start.model,

@@ -38,8 +38,8 @@ from pertbase.baselines.llm._record import Paths, paths_of
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import Training
 from pertbase.knowledge import _claims as claims_of
-from pertbase.knowledge._overlap import EdgeSigns, grounded_in_graph, grounded_in_prompt, overlap
-from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets
+from pertbase.knowledge._overlap import EdgeSigns, grounded_in_graph, grounded_in_prompt
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets, contained
 from pertbase.knowledge._walks import LOWERED, RAISED, UNSAID, Starts, reach, restates
 
 if TYPE_CHECKING:
@@ -246,9 +246,10 @@ def triplet_shares(reasons: Reasons, answered: NDArray[np.bool_], *, most_triple
     most_triplets, grounded
         See :class:`RewardSettings`.
     """
-    claims, references = reasons.claims, reasons.references
-    share = overlap(claims, references)["f1"]
-    signs, due = (reach(one, reasons.starts).signs for one in (claims, references.union))
+    claims, union = reasons.claims, reasons.references.union
+    led = reach(claims, reasons.starts)
+    share = _f1_of_what_counts(claims, reasons.references, led.on_path)
+    signs, due = led.signs, reach(union, reasons.starts).signs
     refused = (
         (claims.sizes > most_triplets)
         | (reasons.grounded < grounded)
@@ -257,6 +258,20 @@ def triplet_shares(reasons: Reasons, answered: NDArray[np.bool_], *, most_triple
         | ~answered
     )
     return np.where(refused & ~np.isnan(share), 0.0, share)
+
+
+def _f1_of_what_counts(claims: TripletSets, references: PathSets, on_path: NDArray[np.bool_]) -> Floats:
+    """Return the F1 of each reason, (n,), NaN without a reference; ``on_path`` is of each claim."""
+    union, paths = references.union, references.sets
+    right = contained(claims.signed, union.signed)
+    walked = np.bincount(claims.record[right & on_path], minlength=claims.n)
+    record = references.record[paths.record]
+    keys = TripletSets(claims.n, claims.n_nodes, record, paths.head, paths.tail, paths.sign).signed
+    of_path = np.bincount(paths.record[contained(keys, claims.signed)], minlength=paths.n)
+    of_one = np.zeros(claims.n, dtype=np.int64)
+    np.maximum.at(of_one, references.record, of_path)
+    share = 2 * np.maximum(walked, of_one) / np.maximum(claims.sizes + union.sizes, 1)
+    return np.where(union.sizes == 0, np.nan, share)
 
 
 class Rewards:

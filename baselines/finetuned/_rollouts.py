@@ -96,13 +96,30 @@ class Rollouts:
         return self.converged and self.silent >= self.patience
 
     def rewind(self, step: int) -> None:
-        """Forget what came after a step, and half a line that a killed process left."""
+        """Forget what came after a step, and half a line that a killed process left.
+
+        Raises
+        ------
+        InputError
+            Where a step up to this one is not in both files, naming the file: before anything of them is changed.
+        """
+        self._refuse_gaps(step)
         for name in (STEPS, REPLIES):
             path = self.folder / name
             lines = [text for text, row in _lines(path) if row["step"] <= step] if path.exists() else []
             write_text(path, "".join(lines))
         self.steps = read_steps(self.folder)
         self._open = None
+
+    def _refuse_gaps(self, step: int) -> None:
+        for name in (STEPS, REPLIES):
+            path = self.folder / name
+            there = {int(row["step"]) for _, row in _lines(path)} if path.exists() else set()
+            if missing := sorted({*range(1, step + 1)} - there):
+                raise InputError(
+                    f"lacks {len(missing)} of the {step} steps that the checkpoint is of", file=path, key="step",
+                    value=missing[0], remedy=f"remove {self.folder}; the same command then trains anew",
+                )  # fmt: skip
 
     def add(self, step: int, replies: Sequence[Reply]) -> None:
         """Keep the replies of a step; those to one question stand together.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pertbase.baselines.finetuned._export import ABOUT
+from pertbase.baselines.finetuned._export import ABOUT, exported
 from pertbase.errors import InputError
 
 __all__ = ["MODEL", "RUN", "is_run", "model_of"]
@@ -32,7 +32,7 @@ def model_of(start: str, folder: Path | None) -> Path:
     Raises
     ------
     InputError
-        Where there is no such run, or it has not exported its model.
+        Where there is no such run, it has not exported its model, or that is not what it was when it was exported.
     """
     name = start.removeprefix(RUN)
     if folder is None:
@@ -41,7 +41,14 @@ def model_of(start: str, folder: Path | None) -> Path:
             remedy="give its folder, such as runs/DATA/FOLD/NAME/seed0/model",
         )  # fmt: skip
     found = folder.parents[1] / name / folder.name / MODEL
-    if not name or folder.parents[1] / name == folder.parent or not (found / ABOUT).is_file():
+    itself = not name or folder.parents[1] / name == folder.parent
+    if not itself and not (found / ABOUT).is_file() and (found.parent / "status.json").is_file():
+        # Its command would say that it is complete.
+        raise InputError(
+            "the run is here, and its model is not", file=found, key="start", value=start,
+            remedy=f"remove {found.parent}, and run {name} again",
+        )  # fmt: skip
+    if itself or not (found / ABOUT).is_file():
         there = sorted(path.parents[2].name for path in folder.parents[1].glob(f"*/{folder.name}/{MODEL}/{ABOUT}"))
         raise InputError(
             f"no run of that name has a model on this fold with this seed; there is {', '.join(there) or 'none'}",
@@ -50,4 +57,10 @@ def model_of(start: str, folder: Path | None) -> Path:
             value=start,
             remedy=f"run it first, with the same fold, seed and runs folder: baseline={name or 'sft_reasoned'}",
         )
+    try:
+        exported(found)
+    except InputError as error:
+        raise InputError(
+            error.problem, file=found, key="start", value=start, remedy=f"remove {found.parent}, and run {name} again"
+        ) from error
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 from pertbase._io import canonical_json, sha256_text
 from pertbase._random import generator
+from pertbase.baselines.finetuned._export import exported
 from pertbase.baselines.llm._clients._registry import converted, packaged_model, without_bars
 from pertbase.errors import InputError, UnsupportedError, unknown_name
 
@@ -172,6 +173,7 @@ def start_model(
 
 def _loaded(name: str, revision: str | None, precision: str) -> Start:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     source: str | Path = name
@@ -180,13 +182,15 @@ def _loaded(name: str, revision: str | None, precision: str) -> Start:
         if file is None:
             raise UnsupportedError(reason or "")
         source, revision = converted(file, PACKAGED[name]), None
+    # What says whose weights it holds is held to it, before they are read.
+    taught = exported(Path(source))
     try:
         with without_bars():
             tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
             model: Any = AutoModelForCausalLM.from_pretrained(
                 source, revision=revision, dtype=getattr(torch, precision), attn_implementation="sdpa"
             )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"cannot be loaded: {first}", key="start", value=name,
@@ -200,11 +204,8 @@ def _loaded(name: str, revision: str | None, precision: str) -> Start:
         "parameters": sum(item.numel() for item in model.parameters()),
         "chat_template": _hash_of(tokenizer.chat_template),
     }
-    own = Path(source) / "pertbase.json"
-    if own.is_file():
-        from pertbase._io import read_mapping
-
-        about["from"] = read_mapping(own)
+    if taught is not None:
+        about["from"] = taught
     return Start(model, tokenizer, about)
 
 

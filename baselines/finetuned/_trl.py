@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pertbase._io import write_json
 from pertbase.baselines.finetuned._policy import Policy, PolicySettings
 from pertbase.baselines.finetuned._rollouts import Reply, Rollouts
+from pertbase.baselines.finetuned._steps import last_checkpoint, mark_whole, saved
 from pertbase.errors import InputError, PertbaseError
 
 if TYPE_CHECKING:
     from pertbase.baselines.harness import TrainerSettings
 
-__all__ = ["last_checkpoint", "train_policy"]
+__all__ = ["train_policy"]
 
-_WHOLE = "whole.json"
-"""Written into a checkpoint when all else of it is there."""
 _CHECKPOINT_EVERY = 10
 """Steps, where the trainer's settings do not say."""
 _LOGGERS = ("mlflow", "tensorboard", "wandb")
@@ -39,12 +37,6 @@ _LOGGED = {
     "learning_rate": "learning_rate",
 }
 _log = logging.getLogger("pertbase.training")
-
-
-def last_checkpoint(folder: Path) -> tuple[int, Path | None]:
-    """Return the last step that a folder has a whole checkpoint of, and where; 0 and None where there is none."""
-    found = [(int(path.parent.name.rpartition("-")[2]), path.parent) for path in folder.glob(f"checkpoint-*/{_WHOLE}")]
-    return max(found, default=(0, None))
 
 
 def train_policy(
@@ -70,7 +62,7 @@ def train_policy(
     Raises
     ------
     PertbaseError
-        Where rewards leave nothing to learn from, or the loss is no number.
+        Where rewards leave nothing to learn from, the loss is no number, or what is to be gone on from is damaged.
     """
     step, checkpoint = last_checkpoint(folder)
     rollouts.rewind(step)
@@ -103,6 +95,13 @@ def _trainer(
     made.remove_callback(PrinterCallback)
     # A card for a hub, beside each checkpoint.
     made.create_model_card = lambda *_, **__: None
+    save = made._save_checkpoint
+
+    def guarded_save(*arguments: Any, **options: Any) -> Any:
+        with saved(folder):
+            return save(*arguments, **options)
+
+    made._save_checkpoint = guarded_save
     return made
 
 
@@ -113,7 +112,7 @@ def _trl() -> Any:
 
 def _prompt(policy: Policy, question: str, *, chat: bool) -> Any:
     """Return a prompt as TRL wants it: the turns that :func:`chat_text` renders, or the text that it returns."""
-    from pertbase.baselines.llm._clients._transformers import chat_text, chat_turns
+    from pertbase.baselines.llm._clients._chat import chat_text, chat_turns
 
     messages = policy.prompts[question]
     return chat_turns(policy.tokenizer, messages) if chat else chat_text(policy.tokenizer, messages)
@@ -261,7 +260,7 @@ def _keeper(rollouts: Rollouts, steps: int) -> Any:
             return control
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / _WHOLE, {"step": state.global_step})
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
 
         def _say(self, step: int) -> None:
             if time.monotonic() - self.said < _SAY_EVERY and step < steps:

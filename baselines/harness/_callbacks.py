@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import lightning.pytorch as pl
@@ -237,6 +238,50 @@ class Checkpoints(Checkpoint):
         """The file with the best weights."""
         return self.folder / "best.ckpt"
 
+    def take_up(self) -> None:
+        """Take up what ``last.ckpt`` says, where there is one.
+
+        Raises
+        ------
+        PertbaseError
+            Where it is damaged, or the best weights that it speaks of are not there: before anything is trained.
+        """
+        if not self.last.exists():
+            return
+        kept = _read(self.last)
+        try:
+            self.load_state_dict(kept["callbacks"][self.state_key])
+        except (KeyError, TypeError) as error:
+            raise _damaged(self.last, f"it lacks {error}") from error
+        if self.best_epoch is not None and not self.best.exists():
+            raise PertbaseError(
+                f"there are no weights of the best epoch, {self.best_epoch + 1}, and {self.last.name} speaks of them",
+                file=self.best,
+                remedy=f"remove {self.folder}; the same command then trains anew",
+            )
+        if self.best_epoch is not None and not self.ended:
+            self.best_weights()  # before hours are spent that may not better them
+
+    def best_weights(self) -> dict[str, Any]:
+        """Return the weights of the best epoch.
+
+        Raises
+        ------
+        PertbaseError
+            Where there was none, or the file is damaged.
+        """
+        if not self.best.exists():
+            raise PertbaseError(
+                f"training diverged: {self.monitor} was never finite",
+                file=self.folder,
+                remedy="lower the learning rate, or clip gradients",
+            )
+        kept = _read(self.best)
+        if not isinstance(kept.get("state_dict"), dict):
+            raise _damaged(self.best, "it lacks 'state_dict'")
+        weights: dict[str, Any] = kept["state_dict"]
+        return weights
+
     def state_dict(self) -> dict[str, Any]:
         """Return what ``last.ckpt`` says of the two."""
         return {"best_score": self.best_score, "best_epoch": self.best_epoch, "ended": self.ended}
@@ -283,5 +328,30 @@ class Checkpoints(Checkpoint):
                 with aside.open("rb") as written:
                     os.fsync(written.fileno())
                 os.replace(aside, path)
-        except OSError as error:
-            raise PertbaseError(f"cannot write a checkpoint ({error.strerror or error})", file=path) from error
+        except (OSError, RuntimeError) as error:  # torch's own writer raises the latter on a full disk
+            if isinstance(error, RuntimeError) and "Writer" not in str(error) and "write" not in str(error):
+                raise
+            raise PertbaseError(
+                f"cannot write a checkpoint ({getattr(error, 'strerror', None) or str(error).splitlines()[0]})",
+                file=path,
+                remedy="make room; the same command goes on from the last checkpoint",
+            ) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint of ours holds, read without running anything."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        first = str(error).partition("\n")[0].partition(". ")[0]  # torch goes on for several sentences
+        raise _damaged(path, first or type(error).__name__) from error
+    if not isinstance(found, dict):
+        raise _damaged(path, f"it holds a {type(found).__name__}")
+    return found
+
+
+def _damaged(path: Path, why: str) -> PertbaseError:
+    return PertbaseError(
+        f"this checkpoint is damaged ({why})", file=path,
+        remedy=f"remove {path.parent}; the same command then trains anew",
+    )  # fmt: skip

@@ -110,10 +110,7 @@ def _checkpoints(
         _log.warning("%s: nothing in val can be predicted; the weights of the last epoch are kept", training.fold)
         monitor = None
     checkpoints = Checkpoints(folder, monitor=monitor, every=settings.checkpoint_every)
-    if checkpoints.last.exists():
-        # ours, and read without running anything
-        about = torch.load(checkpoints.last, map_location="cpu", weights_only=True)
-        checkpoints.load_state_dict(about["callbacks"][checkpoints.state_key])
+    checkpoints.take_up()
     return checkpoints
 
 
@@ -203,13 +200,7 @@ def _loggers(settings: TrainerSettings, folder: Path) -> list[Logger]:
 
 
 def _finished(module: TrainedModule, checkpoints: Checkpoints) -> TrainedModule:
-    if not checkpoints.best.exists():
-        raise PertbaseError(
-            f"training diverged: {checkpoints.monitor} was never finite",
-            file=checkpoints.folder,
-            remedy="lower the learning rate, or clip gradients",
-        )
-    weights = torch.load(checkpoints.best, map_location="cpu", weights_only=True)["state_dict"]
+    weights = checkpoints.best_weights()
     # A module that keeps its frozen weights out of its state has them where it was built.
     parameters = [name for name, _ in module.named_parameters() if name in weights]
     if not all(torch.isfinite(weights[name]).all() for name in parameters):

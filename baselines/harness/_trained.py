@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -141,23 +140,13 @@ class Trained(Baseline):
         """How it is trained."""
         return self._settings
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments; those it passes on as ``**options`` too."""
-        found: dict[str, Any] = {}
-        for cls in type(self).__mro__:
-            if "__init__" not in vars(cls):
-                continue
-            arguments = inspect.signature(vars(cls)["__init__"]).parameters
-            found.update({name: getattr(self, name) for name in arguments if name != "self" and hasattr(self, name)})
-            if not any(item.kind is item.VAR_KEYWORD for item in arguments.values()):
-                break
-        return found
-
     def training_key(self, training: Training) -> str:
         """Return what tells this training from others: a fit of a copy to other conditions mixes no checkpoints."""
         parts = {
             "baseline": f"{type(self).__module__}.{type(self).__qualname__}",
             "parameters": plain(self.parameters()),
+            # only where there are some: the keys of the others are what they were
+            **({"files": files} if (files := self.file_hashes()) else {}),
             "trainer": self._settings.numbers(),
             "fold": [training.data, training.fold, training.kind, training.statistic],
             "seed": training.seed,

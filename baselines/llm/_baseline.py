@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from pertbase._random import generator
 from pertbase.baselines.base import AnswerBaseline
 from pertbase.baselines.llm._ask import Asker
 from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
+from pertbase.baselines.llm._option_scores import letter_scores, likeliest, mean_scores, vote_shares
 from pertbase.baselines.llm._parse import Parsed, parse, self_consistent
 from pertbase.baselines.llm._prompts import Messages, Template, option_orders, read_template
-from pertbase.baselines.llm._record import Encoder, Example, Paths, Record
+from pertbase.baselines.llm._record import Encoder, Example, Paths, Record, example_questions
+from pertbase.baselines.llm._replies import place_in_reply, read_reply
 from pertbase.baselines.llm._settings import AskSettings
 from pertbase.errors import InputError, unknown_name
-from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training, vote
+from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LanguageModel", "likeliest", "read_reply"]
+__all__ = ["LanguageModel"]
 
 _SOURCES = ("text", "options")
+_AFTER = ("prompt", "reason")
 
 
 class LanguageModel(AnswerBaseline):
@@ -36,6 +38,11 @@ class LanguageModel(AnswerBaseline):
     the scores are the softmax of :math:`\frac{1}{J} \sum_j \ell_{jk}`: what a model thinks of a letter, or of a place
     in the list, cancels. Of val questions only the scores are wanted; adapters are fitted to them, so that language
     models have raw and calibrated rows as expression models have.
+
+    A model that gives reasons may answer otherwise after a reason than without one. ``scores_after=reason`` takes its
+    own reply, cut off where the answer begins, and how likely each outcome is there; the scores are the softmax, and,
+    over several samples, the mean of those. Val is then asked for replies as test is. A reply that comes to no answer
+    has no scores: its question keeps its status, and adapters neither learn from it nor move it.
 
     Nothing is fitted. Examples are drawn from train alone, so that val is held out as it is.
 
@@ -60,6 +67,10 @@ class LanguageModel(AnswerBaseline):
     answer_from
         ``text``: outcome and status are the reply's. ``options``: the outcome of the largest score; the reply gives the
         reason alone.
+    scores_after
+        What the outcomes are scored after: the ``prompt``, or the model's own ``reason``, its reply up to the answer.
+        The latter costs a reply to each question of val, and wants a client that can go on with a reply: a model on
+        this machine.
     graph
         The signed graph in which paths are found that the fold does not bring, as
         :func:`~pertbase.knowledge.signed_graph` takes it.
@@ -88,17 +99,26 @@ class LanguageModel(AnswerBaseline):
         guided: bool = False,
         orders: int = 3,
         answer_from: str = "text",
+        scores_after: str = "prompt",
         graph: Any = None,
         hops: int = 3,
         k: int = 5,
     ) -> None:
         if answer_from not in _SOURCES:
             raise unknown_name("answer_from", str(answer_from), _SOURCES)
+        if scores_after not in _AFTER:
+            raise unknown_name("scores_after", str(scores_after), _AFTER)
         if samples < 1 or (samples > 1 and temperature == 0):
             raise InputError("several samples need a temperature above zero", key="samples", value=samples)
         if examples < 0:
             raise InputError("is not negative", key="examples", value=examples)
-        if answer_from == "options" and not (orders and client.scores_letters):
+        if scores_after == "reason" and not (orders and client.scores_outcomes):
+            raise InputError(
+                "needs a client that scores what follows in a reply that was begun, as a model on this machine does, "
+                "and orders above 0",
+                key="scores_after", value=scores_after, remedy="use baseline.scores_after=prompt",
+            )  # fmt: skip
+        if answer_from == "options" and scores_after == "prompt" and not (orders and client.scores_letters):
             raise InputError(
                 "needs a client that scores letters, and orders above 0", key="answer_from", value=answer_from
             )
@@ -114,6 +134,7 @@ class LanguageModel(AnswerBaseline):
         self.guided = guided
         self.orders = orders
         self.answer_from = answer_from
+        self.scores_after = scores_after
         self.graph = graph
         self.hops = hops
         self.k = k
@@ -125,6 +146,7 @@ class LanguageModel(AnswerBaseline):
         self._shown: list[Example] | None = None
         self._asker: Asker | None = None
         self._rungs: dict[str, int] = {}
+        self._unscored: dict[str, int] = {}
 
     # -- where and how --------------------------------------------------------------------------------------
 
@@ -152,11 +174,17 @@ class LanguageModel(AnswerBaseline):
         return self._asker.client.device if self._asker else self.client.device
 
     def account(self) -> dict[str, Any]:
-        """Return what was asked and what it took, for the record of a run."""
+        """Return what was asked and what it took, for the record of a run.
+
+        Replies, those of val among them, are counted by where their answer was read from; where scores are taken after
+        a reason, questions without scores by the status of their replies.
+        """
         if self._asker is None:
             return {}
         how = {"preset": self.preset, "template": self._template.hash, "guided": self.guided and self.client.guides}
-        return {**self._asker.summary(), **how, "answers_read_from": dict(sorted(self._rungs.items()))}
+        read = {"answers_read_from": dict(sorted(self._rungs.items())), "scores_after": self.scores_after}
+        unscored = {"without_scores": dict(sorted(self._unscored.items()))} if self._after_reason else {}
+        return {**self._asker.summary(), **how, **read, **unscored}
 
     def refuses(self, training: Training) -> str | None:
         """Refuse where the client cannot be used here, or the preset's paths cannot be had."""
@@ -177,7 +205,7 @@ class LanguageModel(AnswerBaseline):
         )
         about = {"template": self._template.hash, "preset": self.preset, "seed": training.seed}
         self._asker = Asker(self.client, sampling, self._asking, root=self._root, about=about)
-        self._rungs = {}
+        self._rungs, self._unscored = {}, {}
         return self
 
     @property
@@ -220,27 +248,48 @@ class LanguageModel(AnswerBaseline):
         """Ask what has not been asked before, and return an answer for each question."""
         records = self.records(inputs)
         # Adapters are fitted to scores: where letters give them, val needs no replies.
-        alone = inputs.split == "val" and not self._votes
+        alone = inputs.split == "val" and not (self._votes or self._after_reason)
         parsed, scores = self.said(records, replies=not alone)
         return self._answers(records, parsed, scores, letters_alone=alone)
 
     def said(self, records: Sequence[Record], *, replies: bool = True) -> tuple[list[Parsed], np.ndarray]:
         """Return what the model says of records: each parsed, and scores of shape (n, 3), NaN where there are none.
 
-        Without ``replies``, letters alone are asked for.
+        Without ``replies``, letters alone are asked for; scores after a reason want replies all the same.
         """
+        if self._after_reason:
+            return self._said_with_reasons(records)
         asked = self.reply_requests(records) if replies else []
         responses = self.ask([*asked, *self.letter_requests(records)])
-        scores = _scores(responses[len(asked) :], self._orders, len(records))
+        scores = letter_scores(responses[len(asked) :], self._orders, len(records))
         if not replies:
             return [Parsed(None, "no_answer")] * len(records), scores
         parsed = self.parsed(records, responses[: len(asked)], scores)
-        return parsed, self._shares(records, responses) if self._votes else scores
+        return parsed, self._shares(responses) if self._votes else scores
+
+    def _said_with_reasons(self, records: Sequence[Record]) -> tuple[list[Parsed], np.ndarray]:
+        replies = self.ask(self.reply_requests(records))
+        requests = self.outcome_requests(records, replies)
+        # One sample a row; those that come to no answer are asked for nothing, and have no scores.
+        rows = [row for row, request in enumerate(requests) if request is not None]
+        found = self.ask([request for request in requests if request is not None])
+        each = np.full((len(replies), len(OUTCOMES)), np.nan)
+        each[rows] = letter_scores(found, (OUTCOMES,), len(found))
+        scores = mean_scores(each, self.samples)
+        parsed = self.parsed(records, replies, scores)
+        for one, absent in zip(parsed, np.isnan(scores).any(axis=1), strict=True):
+            if absent:
+                self._unscored[one.status] = self._unscored.get(one.status, 0) + 1
+        return parsed, scores
+
+    @property
+    def _after_reason(self) -> bool:
+        return self.scores_after == "reason"
 
     @property
     def _votes(self) -> bool:
-        """Whether scores are shares of samples, for want of letters."""
-        return not (self.orders and self.client.scores_letters) and self.samples > 1
+        """Whether scores are shares of samples, for want of likelihoods."""
+        return not self._after_reason and not (self.orders and self.client.scores_letters) and self.samples > 1
 
     @property
     def option_orders(self) -> tuple[tuple[str, ...], ...]:
@@ -257,8 +306,8 @@ class LanguageModel(AnswerBaseline):
         ]
 
     def letter_requests(self, records: Sequence[Record]) -> list[Request]:
-        """Return what asks how likely each letter is; nothing where the client cannot say."""
-        if not (self.orders and self.client.scores_letters):
+        """Return what asks how likely each letter is; nothing where the client cannot say, or scores are of replies."""
+        if self._after_reason or not (self.orders and self.client.scores_letters):
             return []
         template, shown = self._template, self._fitted_examples()
         told = template.option_examples(shown)
@@ -266,6 +315,21 @@ class LanguageModel(AnswerBaseline):
             Request("letters", tuple(template.options(record, order, told) for order in self._orders), record.id)
             for record in records
         ]
+
+    def outcome_requests(self, records: Sequence[Record], replies: Sequence[Response]) -> list[Request | None]:
+        """Return what asks how likely each outcome is in each reply, where its answer begins; None where none does.
+
+        ``replies`` are those to :meth:`reply_requests`, all samples of a record together.
+        """
+        made: list[Request | None] = []
+        for record, prompt in zip(records, self.prompts(records), strict=True):
+            for reply in replies[len(made) : len(made) + self.samples]:
+                place = place_in_reply(
+                    reply.text, reply.finish, record, self._template, thought_begun=reply.thought_begun
+                )
+                turn = ("assistant", reply.text[:place])
+                made.append(None if place is None else Request("outcomes", ((*prompt, turn),), record.id))
+        return made
 
     def request_key(self, request: Request) -> str:
         """Return the hash under which the response to a request is kept.
@@ -277,7 +341,7 @@ class LanguageModel(AnswerBaseline):
         """
         if self._asker is None:
             raise _not_fitted(self)
-        return request.key(self.client.identity, self._asker.sampling)
+        return self._asker.key(request)
 
     def ask(self, requests: Sequence[Request]) -> list[Response]:
         """Return a response for each request, from what is kept where it was asked before."""
@@ -290,21 +354,20 @@ class LanguageModel(AnswerBaseline):
         found = []
         for row, record in enumerate(records):
             part = replies[row * self.samples : (row + 1) * self.samples]
-            said = [read_reply(one.text, one.finish, record, self._template) for one in part]
+            said = [
+                read_reply(one.text, one.finish, record, self._template, thought_begun=one.thought_begun)
+                for one in part
+            ]
             found.append(self_consistent(said, None if np.isnan(scores[row]).any() else scores[row]))
-            self._rungs[found[-1].rung or found[-1].status] = self._rungs.get(found[-1].rung or found[-1].status, 0) + 1
+            # What no server took was never replied to, whatever its text is read as.
+            rejected = all(one.finish == "rejected" for one in part)
+            where = "rejected" if rejected else found[-1].rung or found[-1].status
+            self._rungs[where] = self._rungs.get(where, 0) + 1
         return found
 
-    def _shares(self, records: Sequence[Record], responses: Sequence[Response]) -> np.ndarray:
-        """Return the share of each outcome among the valid samples of each record, smoothed by one vote for all."""
-        scores = np.full((len(records), len(OUTCOMES)), np.nan)
-        for row in range(len(records)):
-            part = responses[row * self.samples : (row + 1) * self.samples]
-            said = [parse(one.text, finish=one.finish).outcome for one in part]
-            counts = np.array([said.count(outcome) for outcome in OUTCOMES], dtype=np.float64)
-            if counts.any():
-                scores[row] = (counts + 1 / 3) / (counts.sum() + 1)
-        return scores
+    def _shares(self, replies: Sequence[Response]) -> np.ndarray:
+        said = [parse(one.text, finish=one.finish, thought_begun=one.thought_begun).outcome for one in replies]
+        return vote_shares([said[begin : begin + self.samples] for begin in range(0, len(said), self.samples)])
 
     def _answers(
         self, records: Sequence[Record], parsed: Sequence[Parsed], scores: np.ndarray, *, letters_alone: bool
@@ -314,7 +377,8 @@ class LanguageModel(AnswerBaseline):
         statuses = [one.status for one in parsed]
         if letters_alone or self.answer_from == "options":
             outcomes = likeliest(scores)
-            statuses = ["no_answer" if outcome is None else "ok" for outcome in outcomes]
+            absent = [one.status if self._after_reason and not one.outcome else "no_answer" for one in parsed]
+            statuses = [why if outcome is None else "ok" for outcome, why in zip(outcomes, absent, strict=True)]
         table = pd.DataFrame({"id": ids, "outcome": outcomes, "status": statuses}).astype(object)
         table = table.assign(**{name: scores[:, column] for column, name in enumerate(SCORES)})
         if letters_alone:
@@ -332,62 +396,3 @@ class LanguageModel(AnswerBaseline):
 
 def _not_fitted(owner: object) -> InputError:
     return InputError(f"this {type(owner).__name__} is not fitted", remedy="call fit(training) first")
-
-
-def likeliest(scores: np.ndarray) -> list[str | None]:
-    """Return the outcome of the largest score of each row, None where there are no scores."""
-    scored = ~np.isnan(scores).any(axis=1)
-    codes = vote(np.where(scored[:, None], scores, 0.0))
-    return [OUTCOMES[code] if there else None for code, there in zip(codes, scored, strict=True)]
-
-
-def read_reply(text: str, finish: str, record: Record, template: Template) -> Parsed:
-    """Return what a reply to a record says: the same wherever replies are read, be it to answer or to be rewarded."""
-    names = {record.gene, *(gene for gene, _ in record.targets)}
-    return parse(text, finish=finish, names=names, template_lines=_own_lines(template))
-
-
-def _own_lines(template: Template) -> frozenset[str]:
-    """Return the lines that a template itself says, without places: what of them comes back is an echo."""
-    text = template.sections["reply"]
-    return frozenset(line.strip() for line in text.split("\n") if line.strip() and "$" not in line)
-
-
-def _scores(responses: Sequence[Response], orders: Sequence[Sequence[str]], n: int) -> np.ndarray:
-    """Return the scores of each question from the log probabilities of letters, shape (n, 3); NaN where they lack."""
-    scores = np.full((n, len(OUTCOMES)), np.nan)
-    places = [[list(order).index(outcome) for outcome in OUTCOMES] for order in orders]
-    for row, response in enumerate(responses):
-        if response.letters is None:
-            continue
-        logs = np.array(response.letters)
-        logs = logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
-        mean = np.take_along_axis(logs, np.array(places), axis=1).mean(axis=0)
-        powers = np.exp(mean - mean.max())
-        scores[row] = powers / powers.sum()
-    return scores
-
-
-def example_questions(training: Training, n: int) -> pd.DataFrame:
-    """Return ``n`` questions of train with outcomes, as many of each outcome as can be, in an order drawn.
-
-    The same for every preset. Where questions have reference paths, those with the shortest are preferred: they are
-    read to learn the form of a reply from.
-    """
-    known = training.headline
-    known = known.loc[known["split"] == "train"]
-    if n == 0 or known.empty:
-        return known.iloc[:0]
-    rng = generator(training.seed, "examples")
-    by_id = known.iloc[np.argsort(known["id"].to_numpy(dtype=str), kind="stable")]
-    lot = rng.random(len(by_id))
-    if "reference_paths" in by_id.columns:
-        # The length of the reason; those without one come after all that have one.
-        lot = lot + np.array(
-            [len(paths[0]) if paths is not None and len(paths) else 99 for paths in by_id["reference_paths"]]
-        )
-    shuffled = by_id.iloc[np.argsort(lot, kind="stable")]
-    turn = shuffled.groupby("outcome", observed=True).cumcount().to_numpy()
-    codes = pd.Categorical(shuffled["outcome"], categories=list(OUTCOMES)).codes
-    chosen = shuffled.iloc[np.lexsort((codes, turn))[:n]]
-    return chosen.iloc[rng.permutation(len(chosen))].reset_index(drop=True)

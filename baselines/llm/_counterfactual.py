@@ -11,7 +11,8 @@ import pandas as pd
 from pertbase._intervals import Interval
 from pertbase._mean_intervals import mean_interval
 from pertbase._random import generator
-from pertbase.baselines.llm._baseline import LanguageModel, likeliest
+from pertbase.baselines.llm._baseline import LanguageModel
+from pertbase.baselines.llm._option_scores import likeliest
 from pertbase.baselines.llm._record import Record
 from pertbase.folds import OUTCOMES, Inputs
 from pertbase.knowledge._triplets import Triplet, relation_sign, relation_word

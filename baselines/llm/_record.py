@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pertbase._random import generator
 from pertbase.errors import InputError, UnsupportedError
-from pertbase.folds import Inputs, Part, Perturbation, Training
+from pertbase.folds import OUTCOMES, Inputs, Part, Perturbation, Training
 from pertbase.knowledge._triplets import Triplet
 
 if TYPE_CHECKING:
     from pertbase.knowledge import SignedGraph
 
-__all__ = ["PRESETS", "Encoder", "Example", "Level", "Paths", "Record", "in_words", "paths_of"]
+__all__ = ["PRESETS", "Encoder", "Example", "Level", "Paths", "Record", "example_questions", "in_words", "paths_of"]
 
 PRESETS = ("no_path", "global_path", "cell_path")
 """Which paths a model is shown: none; those of the graph, whatever the context; those gated by basal expression."""
@@ -304,3 +305,26 @@ def paths_of(value: Any) -> Paths:
     if value is None or isinstance(value, float):
         return ()
     return tuple(tuple(Triplet(*map(str, edge)) for edge in path) for path in value)
+
+
+def example_questions(training: Training, n: int) -> pd.DataFrame:
+    """Return ``n`` questions of train with outcomes, as many of each outcome as can be, in an order drawn.
+
+    The same for every preset. Where questions have reference paths, those with the shortest are preferred: they are
+    read to learn the form of a reply from.
+    """
+    known = training.headline
+    known = known.loc[known["split"] == "train"]
+    if n == 0 or known.empty:
+        return known.iloc[:0]
+    rng = generator(training.seed, "examples")
+    by_id = known.iloc[np.argsort(known["id"].to_numpy(dtype=str), kind="stable")]
+    lot = rng.random(len(by_id))
+    if "reference_paths" in by_id.columns:
+        # The length of the reason; those without one come after all that have one.
+        lot = lot + np.array([len(paths[0]) if (paths := paths_of(cell)) else 99 for cell in by_id["reference_paths"]])
+    shuffled = by_id.iloc[np.argsort(lot, kind="stable")]
+    turn = shuffled.groupby("outcome", observed=True).cumcount().to_numpy()
+    codes = pd.Categorical(shuffled["outcome"], categories=list(OUTCOMES)).codes
+    chosen = shuffled.iloc[np.lexsort((codes, turn))[:n]]
+    return chosen.iloc[rng.permutation(len(chosen))].reset_index(drop=True)

@@ -28,7 +28,11 @@ TIERS = (
     "near perturbation, other gene",
     "near gene, other perturbation",
 )
-"""Which training outcomes are looked at, in this order."""
+"""Which training outcomes are looked at, in this order; *other* is any, the same and the near among them."""
+
+_DIGITS = 9
+"""Decimals of scores. Sums in another order differ by 1e-16, and weights that were rounded to 1e-12 by 1e-13: either
+parts scores that are equal, and AUROC counts each such pair for one side."""
 
 
 @dataclass(frozen=True)
@@ -224,8 +228,9 @@ class RetrievalVote(AnswerBaseline):
     r"""What SUMMER retrieves, without the model: the training outcomes near a question vote.
 
     With :math:`s_{tk}` the share of outcome k in tier t of :data:`TIERS`, weighted by how near its members are, the
-    scores are :math:`\sum_t s_{tk} / t` over their sum, tiers without a member left out. The answer is the outcome
-    whose score is largest over its share of all training outcomes, ties to ``no_change``, then ``down``.
+    scores are :math:`\sum_t s_{tk} / t` over their sum, to nine decimals; a tier without a member is left out, and the
+    others keep their t. The answer is the outcome whose score is largest over its share of all training outcomes, ties
+    to ``no_change``, then ``down``. In a tier's name *other* is any: the same and the near are among it.
 
     Parameters
     ----------
@@ -266,7 +271,9 @@ class RetrievalVote(AnswerBaseline):
             scores[rows] = self._voted(found.shares(near, same), column[rows])
         occurs = self._frequency > 0
         balanced = np.where(occurs, scores / np.where(occurs, self._frequency, 1.0), 0.0)
-        return answers(questions, vote(np.round(balanced, 12)), scores)
+        # Rounded, so that what is equal by the equation is equal whatever was added first; the vote before the scores
+        # are, since a rounded share over its frequency is no longer 1.
+        return answers(questions, vote(np.round(balanced, _DIGITS)), np.round(scores, _DIGITS))
 
     def _voted(self, tiers: Iterator[np.ndarray], column: np.ndarray) -> np.ndarray:
         """Return scores of the genes at some columns, shape (n, 3); -1 is a gene that train never asks about."""

@@ -3,27 +3,36 @@
 A folder holds segments ``00001.jsonl``, ``00002.jsonl``, ...; each asking writes one of its own. A line is
 one response: its key, the question, the sample, the prompt, what came back and what it took. Lines of one batch are
 written together, and a batch that a killed process left half-written is not read: it is asked again as a whole.
-Failures go to ``failures.log`` and are never read.
+Failures go to ``failures.log`` and are never read. Files of other names are nobody's of ours, and are left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from filelock import FileLock, Timeout
 
 from pertbase._io import cut, plain, write_json
-from pertbase.baselines.llm._clients._base import Request, Response
+from pertbase.baselines.llm._clients._base import Finish, Request, Response
 from pertbase.errors import InputError, PertbaseError
 
 __all__ = ["ResponseStore", "store_folder"]
 
 _Row = tuple[str, Request, Response]
 _KEPT = tuple(item.name for item in fields(Response))
+_FINISHES = get_args(Finish)
+_SEGMENT = re.compile(r"\d{5,}\.jsonl")
+_LOCKS = ".asking"
+_log = logging.getLogger("pertbase.training")
 
 
 def store_folder(root: Path, title: str, identity_hash: str) -> Path:
@@ -54,8 +63,8 @@ class ResponseStore:
         self._found: dict[str, Response] = {}
         self._segment: Any = None
         self._batch = 0
-        for path in sorted(folder.glob("*.jsonl")) if folder is not None else ():
-            self._found.update(_read(path))
+        self._sizes: dict[str, int] = {}
+        self._refresh()
 
     def __len__(self) -> int:
         return len(self._found)
@@ -66,6 +75,52 @@ class ResponseStore:
     def get(self, key: str) -> Response | None:
         """Return the response of a key, or None."""
         return self._found.get(key)
+
+    def _refresh(self) -> None:
+        """Read what was written since, by whomever."""
+        if self.folder is None or not self.folder.is_dir():
+            return
+        for path in sorted(self.folder.iterdir()):
+            if not _SEGMENT.fullmatch(path.name) or not path.is_file():
+                continue
+            try:
+                size = path.stat().st_size
+                if self._sizes.get(path.name) != size:
+                    self._found.update(_read(path))
+                    self._sizes[path.name] = size
+            except OSError as error:
+                raise InputError(
+                    f"cannot be read ({error.strerror or error})", file=path,
+                    remedy="make it readable, or move it away; its questions are asked again then",
+                ) from error  # fmt: skip
+
+    @contextlib.contextmanager
+    def asking(self, what: str) -> Iterator[None]:
+        """Keep others from asking the same at the same time: they wait, and find what is kept then.
+
+        Parameters
+        ----------
+        what
+            A hash of all that is asked. Who asks something else of the same model does not wait.
+        """
+        if self.folder is None:
+            yield
+            return
+        lock = FileLock(self.folder / _LOCKS / f"{what[:16]}.lock")
+        try:
+            (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                _log.info("another command asks the same; waiting for it (%s)", self.folder)
+                lock.acquire()
+        except OSError as error:
+            raise _unkept(self.folder, error) from error
+        try:
+            self._refresh()
+            yield
+        finally:
+            lock.release()
 
     def add(self, rows: Sequence[_Row], about: Mapping[str, Any]) -> None:
         """Write a batch of responses: all of it, or, if the process is killed, none.
@@ -79,18 +134,14 @@ class ResponseStore:
         about
             What else a reader of the file wants to know: sampling, template.
         """
-        kept = [(key, request, response) for key, request, response in rows if response.final]
-        failed = [(key, request, response) for key, request, response in rows if not response.final]
+        kept = [(key, request, response) for key, request, response in rows if _settled(request.kind, response)]
+        failed = [(key, request, response) for key, request, response in rows if not _settled(request.kind, response)]
         try:
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._write(self.folder, kept, failed, about)
         except OSError as error:
-            raise PertbaseError(
-                f"responses cannot be kept ({error.strerror or error})",
-                file=self.folder,
-                remedy="make room or choose another runs=FOLDER; what was written stays, and the same command goes on",
-            ) from error
+            raise _unkept(self.folder, error) from error
         # Only once they are written.
         self._found.update({key: response for key, _, response in kept})
 
@@ -127,7 +178,7 @@ class ResponseStore:
     def _opened(self, folder: Path) -> Any:
         if not (folder / "model.json").exists():
             write_json(folder / "model.json", self._identity)
-        number = len(list(folder.glob("*.jsonl")))
+        number = sum(_SEGMENT.fullmatch(path.name) is not None for path in folder.iterdir())
         while True:
             number += 1
             with contextlib.suppress(FileExistsError):
@@ -137,13 +188,29 @@ class ResponseStore:
         """Bring what was written onto the disk."""
         if self._segment is not None:
             os.fsync(self._segment.fileno())
+            # What it holds is known: it need not be read again.
+            self._sizes[Path(self._segment.name).name] = os.fstat(self._segment.fileno()).st_size
             self._segment.close()
             self._segment = None
 
 
+def _unkept(folder: Path | None, error: OSError) -> PertbaseError:
+    return PertbaseError(
+        f"responses cannot be kept ({error.strerror or error})",
+        file=folder,
+        remedy="make room or choose another runs=FOLDER; what was written stays, and the same command goes on",
+    )
+
+
+def _settled(kind: str, response: Response) -> bool:
+    """Return whether asking again would be in vain; where scores were asked for and none came, it would not."""
+    unanswered = kind != "reply" and response.letters is None and response.finish in ("stop", "length")
+    return response.final and not unanswered
+
+
 def _read(path: Path) -> Iterator[tuple[str, Response]]:
-    """Yield key and response of each line; a short last batch is left out."""
-    batch: list[tuple[str, Response]] = []
+    """Yield key and response of each line; a batch that is not whole is left out."""
+    batch: list[tuple[str, str, Response]] = []
     number = -1
     with path.open("rb") as file:
         lines = file.read().split(b"\n")
@@ -153,23 +220,28 @@ def _read(path: Path) -> Iterator[tuple[str, Response]]:
         last = place >= len(lines)  # no line end follows: the process was killed while it wrote
         try:
             row = json.loads(line)
-            key, (of, size) = str(row["key"]), row["batch"]
+            key, kind, (of, size) = str(row["key"]), str(row["kind"]), row["batch"]
             response = _response(row)
         except (ValueError, KeyError, TypeError) as error:
             if last:
                 return
             raise InputError(
                 f"cannot be read ({error})", file=path, key=f"line {place}",
-                remedy="remove that line; its question is asked again",
+                remedy="remove that line; the whole batch that it was asked in is asked again",
             ) from error  # fmt: skip
         if of != number:
             batch, number = [], of
-        batch.append((key, response))
+        batch.append((key, kind, response))
         if len(batch) == size:
-            yield from batch
+            yield from ((key, response) for key, kind, response in batch if _settled(kind, response))
 
 
 def _response(row: Mapping[str, Any]) -> Response:
-    values = {name: row[name] for name in _KEPT}
+    values = {name: row.get(name, False) if name == "thought_begun" else row[name] for name in _KEPT}
+    if not isinstance(values["text"], str) or values["finish"] not in _FINISHES:
+        raise ValueError("its text is no text, or its finish is unknown")
     letters = values["letters"]
-    return Response(**{**values, "letters": None if letters is None else tuple(map(tuple, letters))})
+    if letters is not None:
+        # JSON has no NaN: letters that were not seen are null.
+        letters = tuple(tuple(math.nan if value is None else float(value) for value in row) for row in letters)
+    return Response(**{**values, "letters": letters})

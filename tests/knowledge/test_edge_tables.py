@@ -61,6 +61,7 @@ def test_the_web_services_omnipath_is_read_by_consensus_then_by_what_any_source_
     }
     assert graph.meta["counts"]["undirected"] == 1
     edges = graph.edges.set_index(["source", "target"])
+    assert edges.index[edges["conflict"]].tolist() == [("A", "D")]
     assert edges.loc[("A", "B"), "evidence"] == 7
     assert edges.loc[("A", "B"), "sources"] == "KEGG;SIGNOR"
     assert edges.loc[("A", "C"), "evidence"] == 1

@@ -14,7 +14,7 @@ from pertbase.knowledge import SignedGraph
 
 
 def made(*rows, name="small", **options):
-    table = pd.DataFrame(rows, columns=["source", "target", "sign", "evidence", "sources"][: len(rows[0])])
+    table = pd.DataFrame(rows, columns=["source", "target", "sign", "evidence", "sources", "conflict"][: len(rows[0])])
     return SignedGraph.from_edges(table, name=name, **options)
 
 
@@ -65,6 +65,70 @@ def test_merging_graphs_joins_pairs_sources_and_licences():
         SignedGraph.merged([])
 
 
+ROW = st.tuples(
+    st.sampled_from("ABC"), st.sampled_from("ABC"), st.sampled_from((-1, 0, 1)), st.integers(1, 3),
+    st.sampled_from(("x", "y;z", "")),
+).filter(lambda row: row[0] != row[1])  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_graphs_merged_in_any_order_and_any_nesting_are_all_their_rows_merged_at_once(tables, random):
+    whole = made(*(row for rows in tables for row in rows))
+    graphs = [made(*rows, name=f"g{number}") for number, rows in enumerate(tables)]
+    while len(graphs) > 1:
+        random.shuffle(graphs)
+        taken = random.randint(2, len(graphs))
+        graphs = [SignedGraph.merged(graphs[:taken]), *graphs[taken:]]
+        # What a graph was kept as, or handed to another process as, is merged as the graph is.
+        kept = random.choice((lambda one: one, lambda one: pickle.loads(pickle.dumps(one)), stored, listed))
+        graphs[0] = kept(graphs[0])
+    pd.testing.assert_frame_equal(graphs[0].edges, whole.edges)
+    assert graphs[0].hash == whole.hash
+    for count in ("conflicts", "unknown_signs"):
+        assert graphs[0].meta["counts"][count] == whole.meta["counts"][count]
+
+
+def stored(graph):
+    return SignedGraph.stored(graph.edges, meta=graph.meta)
+
+
+def listed(graph):
+    return SignedGraph.from_edges(graph.edges, name=graph.name)
+
+
+def test_no_source_overrules_another_that_says_both():
+    both, up = made(("A", "B", 1), ("A", "B", -1), name="both"), made(("A", "B", 1, 50), name="up")
+    unknown = made(("A", "B", 0), name="unknown")
+    for graphs in ([both, up], [up, both], [unknown, both, up], [SignedGraph.merged([up, unknown]), both]):
+        merged = SignedGraph.merged(graphs)
+        assert signs(merged) == {("A", "B"): 0}
+        assert merged.edges["conflict"].tolist() == [True]
+        assert merged.meta["counts"]["conflicts"] == 1
+        assert "1 without a sign, 1 of these in conflict" in repr(merged)
+    assert signs(SignedGraph.merged([unknown, up])) == {("A", "B"): 1}
+
+
+def test_edges_kept_before_conflicts_were_are_read_with_the_hash_they_had():
+    graph = made(("A", "B", 1), ("A", "B", -1), ("A", "C", 1))
+    back = SignedGraph.stored(graph.edges.drop(columns="conflict"), meta=graph.meta)
+    assert back.hash == graph.hash
+    assert back.edges["conflict"].tolist() == [False, False]
+    again = SignedGraph.from_edges(graph.edges.drop(columns="conflict"), name="again")
+    assert again.hash == graph.hash
+
+
+def test_the_hash_of_a_graph_is_the_one_it_had_when_layers_were_first_written():
+    graph = made(
+        ("A", "B", 1, 2, "x"),
+        ("B", "A", -1, 1, "y"),
+        ("A", "C", 0, 1, "x"),
+        ("C", "A", 1, 1, ""),
+        ("C", "A", -1, 3, "z"),
+    )
+    assert graph.hash == "0c924970b78de6a2c83e03706fe69faacbb54310c44daa77033bad2ce0f79865"
+
+
 def test_the_hash_is_of_edges_and_not_of_their_order_or_name():
     first = made(("A", "B", 1), ("B", "C", -1), name="x")
     assert first.hash == SignedGraph.from_edges(first.edges.iloc[::-1], name="y").hash
@@ -73,7 +137,7 @@ def test_the_hash_is_of_edges_and_not_of_their_order_or_name():
 
 def test_nothing_of_a_graph_can_be_changed():
     graph = made(("A", "B", 1))
-    for array in (graph.source, graph.sign, graph.sources, graph.in_order, graph.out_start):
+    for array in (graph.source, graph.sign, graph.sources, graph.conflict, graph.in_order, graph.out_start):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
     table = graph.edges
@@ -86,7 +150,7 @@ def test_nothing_of_a_graph_can_be_changed():
 
 
 def test_a_stored_graph_comes_back_as_it_was():
-    graph = made(("A", "B", 1, 4, "x;y"), ("B", "C", 0, 1, "z"))
+    graph = made(("A", "B", 1, 4, "x;y"), ("B", "C", 0, 1, "z"), ("B", "A", 1, 1, "z"), ("B", "A", -1, 1, "z"))
     back = SignedGraph.stored(graph.edges, meta=graph.meta)
     pd.testing.assert_frame_equal(back.edges, graph.edges)
     assert back.hash == graph.hash
@@ -146,6 +210,8 @@ def test_rewiring_keeps_every_degree_of_every_sign_and_little_else():
         ([(None, "B", 1)], "source"),
         ([("A", "B", 1, 0.5)], "evidence"),
         ([("A", "B", 1, -1)], "evidence"),
+        ([("A", "B", 0, 1, "x", "yes")], "conflict"),
+        ([("A", "B", 0, 1, "x", None)], "conflict"),
     ],
 )
 def test_rows_that_are_no_edges_are_refused(rows, key):

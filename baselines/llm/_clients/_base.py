@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,9 @@ from pertbase._io import canonical_json, sha256_text
 from pertbase.baselines.llm._prompts import SCHEMA, Messages
 from pertbase.errors import InputError
 
-__all__ = ["Client", "Done", "Request", "Response", "Sampling"]
+__all__ = ["Client", "Done", "Request", "Response", "Sampling", "encodable"]
 
-Kind = Literal["reply", "letters"]
+Kind = Literal["reply", "letters", "outcomes"]
 Finish = Literal["stop", "length", "content_filter", "refusal", "rejected", "empty", "error"]
 
 
@@ -56,14 +57,15 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """One thing to ask: for a reply, or how likely each letter is as the next word.
+    """One thing to ask: for a reply, how likely each letter is as the next word, or each outcome in a reply.
 
     Parameters
     ----------
     kind
-        ``reply`` or ``letters``.
+        ``reply``, ``letters`` or ``outcomes``.
     prompts
-        One for a reply; for letters one an order of the options.
+        One for a reply; for letters one an order of the options; for outcomes one whose last turn is the model's own
+        reply, begun, which is to be gone on with and not to be ended.
     question
         The id of the question it belongs to.
     sample
@@ -84,11 +86,12 @@ class Request:
 
     def key(self, identity: Mapping[str, Any], sampling: Sampling, schema: Any = None) -> str:
         """Return the hash of everything that changes a response; ``schema`` is what a reply can be held to."""
-        # The likelihood of letters is computed, not drawn; nor does the likeliest token depend on a seed.
+        # Likelihoods are computed, not drawn; nor does the likeliest token depend on a seed.
         drawn = dict(vars(sampling)) if self.kind == "reply" else {"thinking": sampling.thinking}
         if self.kind == "reply":
             drawn["guided"] = schema if self.guided(sampling) else False
-        if not sampling.temperature:
+        # Of letters too, for the sake of those that are kept already.
+        if not sampling.temperature and self.kind != "outcomes":
             drawn |= {"seed": 0, "top_p": 1.0}
         parts = [identity, self.kind, self.prompts, drawn, self.sample]
         return sha256_text(canonical_json(parts))
@@ -108,9 +111,10 @@ class Response:
         ``stop``; ``length`` (cut off); ``content_filter`` or ``refusal``; ``rejected`` (the server will not take this
         prompt, whoever asks); ``empty``; ``error``.
     letters
-        For letters: the log probability of A, B and C, one row an order.
+        For letters: the log probability of A, B and C, one row an order, NaN where fewer than two of them could be
+        seen; for outcomes: of up, down and no_change.
     prompt_tokens, reply_tokens
-        As counted by whoever ran the model.
+        As counted by whoever ran the model, over all attempts; 0 where nobody counted.
     seconds
         Wall-clock time; of a batch, its share.
     attempts
@@ -119,6 +123,10 @@ class Response:
         The model's name, as the server gives it.
     error
         What went wrong last.
+    thought_begun
+        Whether the prompt ended within a thought, as some chat templates have it: so then does the reply begin.
+
+    Half a pair of surrogates, which no file can hold, becomes U+FFFD in all of its texts.
     """
 
     text: str = ""
@@ -131,11 +139,32 @@ class Response:
     attempts: int = 1
     served_by: str = ""
     error: str = ""
+    thought_begun: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("text", "thought", "served_by", "error"):
+            value = getattr(self, name)
+            if value != (clean := encodable(value)):
+                object.__setattr__(self, name, clean)
 
     @property
     def final(self) -> bool:
         """Whether asking again would be in vain; only then is it kept."""
         return self.finish not in ("empty", "error")
+
+    @property
+    def unseen(self) -> bool:
+        """Whether letters were asked for, and fewer than two of them could be seen in one of the orders."""
+        return self.letters is not None and any(math.isnan(value) for row in self.letters for value in row)
+
+
+def encodable(text: str) -> str:
+    """Return a text that a file can hold: half a pair of surrogates becomes U+FFFD, a whole pair its letter."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 Done = Callable[[list[tuple[int, Response]]], None]
@@ -159,6 +188,8 @@ class Client(ABC):
     ----------
     guides
         Whether it can hold a model to a schema.
+    scores_outcomes
+        Whether it can say how likely each outcome is as what follows in a reply that was begun.
     schema
         What it then holds it to.
     packages
@@ -166,6 +197,7 @@ class Client(ABC):
     """
 
     guides: ClassVar[bool] = False
+    scores_outcomes: ClassVar[bool] = False
     schema: ClassVar[Any] = SCHEMA
     packages: ClassVar[tuple[str, ...]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -194,11 +226,16 @@ class Client(ABC):
         """Return why it cannot be used on this machine, or None."""
         return None
 
+    def advice(self, error: str) -> str:
+        """Return what to look at where every request is rejected with such an error."""
+        return "it is the configuration that is rejected, and no single question: see the options of baseline.client"
+
     @abstractmethod
     def ask(self, requests: Sequence[Request], rows: Sequence[int], sampling: Sampling, done: Done) -> None:
         """Ask some of the requests, and hand over each response, or batch of responses, as it comes.
 
-        Failures are responses too. Requests of both kinds may be mixed.
+        Failures are responses too. Requests of all kinds may be mixed; for outcomes is asked only a client that
+        ``scores_outcomes``.
 
         Parameters
         ----------

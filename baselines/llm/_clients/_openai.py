@@ -4,44 +4,68 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pertbase._random import generator
+from pertbase.baselines.llm._clients._address import secrets_in, server_address
 from pertbase.baselines.llm._clients._base import Client, Done, Request, Response, Sampling
+from pertbase.baselines.llm._clients._completions import read_letters, read_reply
+from pertbase.baselines.llm._clients._letters import TOP
+from pertbase.baselines.llm._clients._tries import Refused, Tries
 from pertbase.baselines.llm._prompts import LETTERS, SCHEMA, Messages
 from pertbase.errors import InputError, PertbaseError, unknown_name
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import AsyncOpenAI
 
 __all__ = ["OpenAIClient"]
 
 _GUIDED = ("json_schema", "json_object")
 _LIMITS = ("max_tokens", "max_completion_tokens")
-_TOP = 20
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
-_FATAL = {401: "the key is not accepted", 403: "the key may not do this", 404: "there is no such model or address"}
-_RETRIED = (408, 409, 425, 429)
+_OWN = "https://api.openai.com/v1"
+_FROM = "OPENAI_BASE_URL"
+_REFUSALS = {
+    401: "the key is not accepted",
+    402: "there is no credit left",
+    403: "the key may not do this",
+    404: "there is no such model or address",
+    407: "a proxy on the way wants a login",
+    429: "there is no quota left",
+}
+_ADVICE = (
+    (_LIMITS, "use baseline.client.limit=max_tokens or max_completion_tokens, whichever the server takes"),
+    (("temperature", "top_p", "seed"), "use baseline.client.send_sampling=false"),
+    (
+        ("response_format", "json_schema", "json_object", "structured", "grammar"),
+        "use baseline.client.guided_as=json_object or baseline.guided=false",
+    ),
+    (("logprobs",), "use baseline.client.logprobs=false"),
+    (("chat_template_kwargs", "enable_thinking"), "leave out baseline.thinking"),
+    (("context", "too long", "too large", "length"), "lower baseline.max_tokens, or show fewer examples or paths"),
+)
+"""Words of a server's message, and what to do about it; the first that is found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAIClient(Client):
     """A server that speaks OpenAI's protocol of chat completions.
 
-    What fails in passing (429, 408, 409, 5xx, a timeout, a connection that breaks, a body that is no JSON, an empty
-    reply) is asked again, after the time that ``Retry-After`` names, else after waits that double. What the server
-    refuses for good (400, 413, 422) is kept as ``rejected``. A wrong key or model ends the run at once.
+    What fails in passing (408, 409, 423, 424, 425, 429, 499, 5xx, a timeout, a connection that breaks, a body that is
+    no completion, a reply that ends in an error or does not say why it ends, an empty reply) is asked again, after the
+    time that ``Retry-After`` names, else after waits that double. A prompt that the server will not take (400, 413,
+    422) is kept as ``rejected``, once it takes others. Every other refusal, as of a key, a model or an account without
+    credit, ends the run at once with the server's message.
 
     Parameters
     ----------
     model
         As the server calls it.
     base_url
-        The server's; ``OPENAI_BASE_URL``, else OpenAI's own, where not given.
+        The server's; ``OPENAI_BASE_URL``, else OpenAI's own, where not given. It is written down, so that one with a
+        user or a key in it is refused.
     api_key_env
         The environment variable that holds the key. The key is never written anywhere; servers of one's own often want
         none.
@@ -55,7 +79,10 @@ class OpenAIClient(Client):
     send_sampling
         Whether temperature, top_p and seed are sent; some models take none but their own.
     extra
-        Further fields of each request's body.
+        Further fields of each request's body. They are written down, so that keys and tokens are refused.
+    thought_begun
+        Whether the model's chat template ends prompts within a thought, and the server hands the thought on as part of
+        the reply: what stands before its end is then no answer. Servers that take thoughts apart want false.
     """
 
     model: str
@@ -66,6 +93,7 @@ class OpenAIClient(Client):
     limit: str = "max_tokens"
     send_sampling: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
+    thought_begun: bool = False
 
     guides: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("openai",)
@@ -74,6 +102,15 @@ class OpenAIClient(Client):
         for name, known in (("guided_as", _GUIDED), ("limit", _LIMITS)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, str(getattr(self, name)), known)
+        if self.base_url is not None:
+            server_address(self.base_url, key="client.base_url", key_from=self.api_key_env)
+        if found := secrets_in(self.extra):
+            raise InputError(
+                "would be written down, in the record of a run and beside responses",
+                key=f"client.extra.{found}",
+                remedy=f"put the server's key into the environment variable {self.api_key_env}, or name another one "
+                "with client.api_key_env",
+            )
 
     @property
     def scores_letters(self) -> bool:
@@ -82,8 +119,16 @@ class OpenAIClient(Client):
 
     @property
     def address(self) -> str:
-        """The server's address."""
-        return self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        """The server's address: scheme, host and path, without what may be written in several ways.
+
+        Raises
+        ------
+        InputError
+            Where it is none, or has a user or a key in it.
+        """
+        named = os.environ.get(_FROM)
+        given, key = (self.base_url, "client.base_url") if self.base_url else (named, _FROM)
+        return server_address(given or _OWN, key=key, key_from=self.api_key_env)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -93,8 +138,10 @@ class OpenAIClient(Client):
             "model": self.model,
             "base_url": self.address,
             "guided_as": self.guided_as,
+            "limit": self.limit,
             "send_sampling": self.send_sampling,
             "extra": dict(self.extra),
+            "thought_begun": self.thought_begun,
         }
 
     @property
@@ -117,12 +164,39 @@ class OpenAIClient(Client):
             return f"there is no key in {self.api_key_env}"
         return None
 
+    def advice(self, error: str) -> str:
+        """Return which option to look at, by the server's own words."""
+        known = error.casefold()
+        return next(
+            (remedy for words, remedy in _ADVICE if any(word in known for word in words)),
+            "look at baseline.client (limit, send_sampling, guided_as, extra), baseline.guided and baseline.max_tokens",
+        )
+
+    def _refused(self, refused: Refused) -> PertbaseError:
+        if refused.status is None:
+            return InputError(
+                refused.message,
+                key="client.logprobs",
+                value=self.logprobs,
+                remedy="start the server so that it gives them, or use baseline.client.logprobs=false",
+            )
+        problem = _REFUSALS.get(refused.status, "the server refuses every request")
+        return InputError(
+            f"{problem} ({refused.status}: {refused.message})",
+            key="client",
+            value=f"{self.model} at {self.address}",
+            remedy=f"check baseline.client.model and base_url, the account, and the key in {self.api_key_env}; what "
+            "came back is kept",
+        )
+
     def ask(self, requests: Sequence[Request], rows: Sequence[int], sampling: Sampling, done: Done) -> None:
-        """Ask many at once, and hand over each response as it comes."""
+        """Ask many at once, and hand over each response as it comes.
+
+        Where ``done`` raises, or the server refuses, nothing more is begun; what is on its way comes in and is handed
+        over, since it is paid for.
+        """
         work = self._all([(row, requests[row]) for row in rows], sampling, done)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _loop_runs():
             asyncio.run(work)
             return
         # In a notebook a loop runs already; another one needs a thread of its own.
@@ -132,19 +206,24 @@ class OpenAIClient(Client):
     async def _all(self, asked: Sequence[tuple[int, Request]], sampling: Sampling, done: Done) -> None:
         from openai import AsyncOpenAI
 
-        queue = iter(asked)
+        queue, tries = iter(asked), Tries(self.settings)
         api = AsyncOpenAI(
             base_url=self.address,
             api_key=os.environ.get(self.api_key_env) or "none",
-            timeout=float(self.settings.get("timeout") or 120.0),
+            timeout=tries.timeout,
             # We retry: attempts are counted, and what comes back empty is asked again too.
             max_retries=0,
         )
-        pace = _Pace(self.settings.get("requests_per_minute"))
+        server, why = _Server(api, tries), list[Exception]()
 
         async def worker() -> None:
-            for row, request in queue:
-                done([(row, await self._one(api, request, sampling, pace))])
+            while not tries.stopped and (item := next(queue, None)) is not None:
+                row, request = item
+                try:
+                    done([(row, await self._one(server, request, sampling))])
+                except (PertbaseError, Refused) as error:
+                    why.append(error)
+                    tries.stop()
 
         async with api:
             workers = [asyncio.ensure_future(worker()) for _ in range(int(self.settings.get("concurrency") or 8))]
@@ -154,26 +233,32 @@ class OpenAIClient(Client):
                 for one in workers:
                     one.cancel()
                 await asyncio.gather(*workers, return_exceptions=True)
+        if why:
+            first = why[0]
+            if isinstance(first, Refused):
+                raise self._refused(first) from first
+            raise first
 
-    async def _one(self, api: AsyncOpenAI, request: Request, sampling: Sampling, pace: _Pace) -> Response:
+    async def _one(self, server: _Server, request: Request, sampling: Sampling) -> Response:
         if request.kind == "reply":
-            return await self._retried(api, self._reply_body(request, sampling), request, pace, _reply)
-        parts = [
-            await self._retried(api, self._letters_body(prompt, sampling), request, pace, _letters)
-            for prompt in request.prompts
-        ]
-        bad = next((part for part in parts if part.finish != "stop"), None)
-        rows = [part.letters for part in parts]
-        letters = None if bad or None in rows else tuple(row[0] for row in rows if row)
+            body = self._reply_body(request, sampling)
+            found = await server.reply(body, request)
+            begun = self.thought_begun and not found.thought and not request.guided(sampling)
+            return replace(found, thought_begun=begun)
+        parts: list[Response] = []
+        for prompt in request.prompts:
+            parts.append(await server.letters(self._letters_body(prompt, sampling), request))
+            if parts[-1].finish != "stop":
+                break
+        last = parts[-1]
+        rows = [row for part in parts for row in part.letters or ()]
+        counts = ("prompt_tokens", "reply_tokens", "seconds", "attempts")
         return Response(
-            finish=bad.finish if bad else "stop",
-            letters=letters,
-            error=bad.error if bad else "",
+            finish=last.finish,
+            letters=tuple(rows) if last.finish == "stop" else None,
+            error=next((part.error for part in parts if part.error), ""),
             served_by=parts[0].served_by,
-            **{
-                name: sum(getattr(part, name) for part in parts)
-                for name in ("prompt_tokens", "reply_tokens", "seconds", "attempts")
-            },
+            **{name: sum(getattr(part, name) for part in parts) for name in counts},
         )
 
     # -- what is sent ---------------------------------------------------------------------------------------
@@ -195,7 +280,9 @@ class OpenAIClient(Client):
 
     def _letters_body(self, prompt: Messages, sampling: Sampling) -> dict[str, Any]:
         body = self._body(prompt, thinking=None if sampling.thinking is None else False)
-        return body | {self.limit: 1, "temperature": 0.0, "logprobs": True, "top_logprobs": _TOP}
+        if self.send_sampling:
+            body["temperature"] = 0.0
+        return body | {self.limit: 1, "logprobs": True, "top_logprobs": TOP}
 
     def _body(self, prompt: Messages, *, thinking: bool | None) -> dict[str, Any]:
         extra = dict(self.extra)
@@ -205,132 +292,51 @@ class OpenAIClient(Client):
         messages = [{"role": role, "content": content} for role, content in prompt]
         return {"model": self.model, "messages": messages, **({"extra_body": extra} if extra else {})}
 
-    # -- trying again ---------------------------------------------------------------------------------------
 
-    async def _retried(
-        self, api: AsyncOpenAI, body: Mapping[str, Any], request: Request, pace: _Pace, read: Any
-    ) -> Response:
-        from openai import APIError, APIStatusError
-
-        attempts = int(self.settings.get("attempts") or 5)
-        waits = _waits(request)
-        began = time.monotonic()
-        last: dict[str, Any] = {}
-        for attempt in range(1, attempts + 1):
-            await pace.turn()
-            wait = next(waits)
-            try:
-                values = read(await api.chat.completions.create(**body))
-            except APIStatusError as error:
-                if error.status_code in _FATAL:
-                    raise self._fatal(error) from error
-                last = {"finish": "error", "error": f"{error.status_code}: {_short(error)}"}
-                if error.status_code < 500 and error.status_code not in _RETRIED:
-                    return Response(finish="rejected", error=last["error"], attempts=attempt, served_by=self.model)
-                wait = _retry_after(error) or wait
-            except (APIError, ValueError) as error:
-                # a timeout, a broken connection, or a body that is no JSON
-                last = {"finish": "error", "error": f"{type(error).__name__}: {_short(error)}"}
-            else:
-                if values["finish"] not in ("empty", "error"):
-                    return Response(**values, attempts=attempt, seconds=time.monotonic() - began)
-                last = values
-            if attempt < attempts:
-                await asyncio.sleep(wait)
-        return Response(**last, attempts=attempts, seconds=time.monotonic() - began)
-
-    def _fatal(self, error: APIStatusError) -> PertbaseError:
-        return InputError(
-            f"{_FATAL[error.status_code]} ({_short(error)})",
-            key="client",
-            value=f"{self.model} at {self.address}",
-            remedy=f"check baseline.client.model and base_url, and the key in {self.api_key_env}",
-        )
-
-
-class _Pace:
-    """Lets so many requests a minute begin."""
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
-
-    async def turn(self) -> None:
-        """Wait for one's turn."""
-        now = time.monotonic()
-        begins = max(now, self._next)
-        self._next = begins + self._gap
-        if begins > now:
-            await asyncio.sleep(begins - now)
-
-
-def _waits(request: Request) -> Iterator[float]:
-    """Yield waits that double, spread so that many who failed together do not come back together."""
-    rng = generator(request.sample, "waits", request.question)
-    wait = _FIRST_WAIT
-    while True:
-        yield wait * float(rng.uniform(0.5, 1.0))
-        wait = min(2 * wait, _LONGEST_WAIT)
-
-
-def _retry_after(error: APIStatusError) -> float | None:
-    """Return the seconds that the server asks to wait; None where it does not say, or says a date."""
-    given = error.response.headers.get("retry-after", "")
+def _loop_runs() -> bool:
     try:
-        seconds = float(given)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds <= 3600 else None
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
-def _short(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+class _Server:
+    """A server, and what it was seen to give in one asking."""
 
+    def __init__(self, api: AsyncOpenAI, tries: Tries) -> None:
+        self._api = api
+        self._tries = tries
+        self._gave_letters = False
 
-# -- what comes back ----------------------------------------------------------------------------------------
+    async def reply(self, body: Mapping[str, Any], request: Request) -> Response:
+        return await self._tries.made(self._call(body), read_reply, request)
 
-_Finish = Literal["stop", "length", "content_filter"]
+    async def letters(self, body: Mapping[str, Any], request: Request) -> Response:
+        return await self._tries.made(self._call(body), self._letters, request)
 
+    def _call(self, body: Mapping[str, Any]) -> Callable[[], Any]:
+        async def call() -> bytes:
+            # As bytes: what is read into types beforehand is read as they say, whatever came.
+            raw = await self._api.chat.completions.with_raw_response.create(**body)
+            return bytes(raw.content)
 
-def _reply(made: Any) -> dict[str, Any]:
-    """Return the fields of a response to a reply; what is no completion is an error to be asked again."""
-    choice, values = _first(made)
-    if choice is None:
+        return call
+
+    def _letters(self, raw: bytes) -> dict[str, Any]:
+        """Return what was read; where log probabilities never came, they are none of this server's.
+
+        Raises
+        ------
+        Refused
+            Where none came with the first letters asked for.
+        """
+        values = read_letters(raw)
+        if values["finish"] != "stop":
+            return values
+        if values["letters"] is None:
+            if not self._gave_letters:
+                raise Refused(None, "the server gives no log probabilities, and letters are scored by them")
+            return values | {"letters": ((math.nan,) * len(LETTERS),)}
+        self._gave_letters = True
         return values
-    message = choice.message
-    text = message.content or ""
-    extra = message.model_extra or {}
-    finish: str = choice.finish_reason if choice.finish_reason in ("length", "content_filter") else "stop"
-    if message.refusal:
-        finish, text = "refusal", message.refusal
-    elif finish == "stop" and not text.strip():
-        finish = "empty"
-    thought = extra.get("reasoning_content") or extra.get("reasoning") or ""
-    return values | {"text": text, "finish": finish, "thought": str(thought)}
-
-
-def _letters(made: Any) -> dict[str, Any]:
-    """Return the log probability of each letter; one that is not among the likeliest gets the least of theirs."""
-    choice, values = _first(made)
-    if choice is None:
-        return values
-    listed = choice.logprobs.content if choice.logprobs is not None else None
-    if not listed or not listed[0].top_logprobs:
-        return values | {"finish": "stop", "letters": None}
-    top = listed[0].top_logprobs
-    least = min(item.logprob for item in top)
-    found = dict.fromkeys(LETTERS, least)
-    for item in reversed(top):
-        if item.token.strip() in found:
-            found[item.token.strip()] = max(item.logprob, found[item.token.strip()])
-    return values | {"finish": "stop", "letters": (tuple(found.values()),)}
-
-
-def _first(made: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the first choice of a completion, and what it took; no choice, and why, where there is none."""
-    choices = getattr(made, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
-        return None, {"finish": "error", "error": f"no completion came back: {str(made)[:100]!r}"}
-    usage = made.usage
-    counts = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage is not None else (0, 0)
-    return choices[0], {"prompt_tokens": counts[0], "reply_tokens": counts[1], "served_by": str(made.model or "")}

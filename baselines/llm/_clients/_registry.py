@@ -51,7 +51,11 @@ def converted(file: Path, package: str) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f".{folder.name}.lock"):
             if not folder.exists():
-                _convert(file, folder)
+                from torch.random import fork_rng
+
+                # Layers are drawn before they are read: who draws next is not to know that this was the first time.
+                with fork_rng(devices=[]):
+                    _convert(file, folder)
     return folder
 
 

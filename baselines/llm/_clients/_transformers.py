@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pertbase.baselines._files import model_files
 from pertbase.baselines.llm._clients._base import Client, Done, Request, Response, Sampling
+from pertbase.baselines.llm._clients._chat import chat_text, chat_tokens, ends_in_thought, thinking_for
 from pertbase.baselines.llm._clients._guide import FORM, Form, Guide, Held
 from pertbase.baselines.llm._clients._registry import converted, packaged_model, without_bars
+from pertbase.baselines.llm._clients._room import positions, without_room
+from pertbase.baselines.llm._clients._state import State, cache_name, common, padded, told_apart
 from pertbase.baselines.llm._prompts import LETTERS, Messages
 from pertbase.errors import InputError, UnsupportedError, unknown_name
+from pertbase.folds import OUTCOMES
 
-__all__ = ["TransformersClient", "chat_text", "chat_tokens", "chat_turns", "end_tokens", "thinking_for"]
+__all__ = ["TransformersClient", "end_tokens"]
 
+_log = logging.getLogger("pertbase")
 _PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 _EXTRA = "install it: pip install 'pertbase[llm]'"
 
@@ -54,6 +59,7 @@ class TransformersClient(Client):
     _held: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     guides: ClassVar[bool] = True
+    scores_outcomes: ClassVar[bool] = True
     schema: ClassVar[Any] = FORM
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
@@ -67,10 +73,11 @@ class TransformersClient(Client):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Model, revision, precision and how prompts are laid out."""
+        """Model, of a folder its files too, revision, precision and how prompts are laid out."""
         return {
             "client": "transformers",
             "model": self.model,
+            **model_files(self.model),
             "revision": self.revision,
             "package": self.package,
             "precision": self.precision,
@@ -110,6 +117,7 @@ class TransformersClient(Client):
 
     def _loaded(self) -> tuple[Any, Any]:
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         source, revision = self.model, self.revision
@@ -133,7 +141,7 @@ class TransformersClient(Client):
             with without_bars():
                 tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, padding_side="left")
                 model: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision, **options)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             first = str(error).splitlines()[0]
             raise InputError(
                 f"cannot be loaded: {first}", key="client.model", value=source,
@@ -150,6 +158,16 @@ class TransformersClient(Client):
         tokenizer, _ = self._load()
         return chat_tokens(tokenizer, chat_text(tokenizer, messages, chat=self.chat, thinking=thinking), chat=self.chat)
 
+    def _tokens(self, request: Request, *, thinking: bool | None) -> list[list[int]]:
+        """Return the tokens of each prompt; of a reply that was begun, its own, then those that tell each outcome."""
+        if request.kind != "outcomes":
+            return [self._prompt(prompt, thinking=thinking) for prompt in request.prompts]
+        *turns, (_, begun) = request.prompts[0]
+        asked, tokenizer = self._prompt(tuple(turns), thinking=thinking), self._load()[0]
+        return told_apart(
+            [[*asked, *tokenizer.encode(begun + outcome, add_special_tokens=False)] for outcome in OUTCOMES]
+        )
+
     # -- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, requests: Sequence[Request], rows: Sequence[int], sampling: Sampling, done: Done) -> None:
@@ -159,15 +177,19 @@ class TransformersClient(Client):
             ("reply", True, self._replies),
             ("reply", False, self._replies),
             ("letters", False, self._letters),
+            ("outcomes", False, self._outcomes),
         ):
             of_kind = [row for row, request in enumerate(requests) if request.kind == kind and request.prose == prose]
             if wanted.isdisjoint(of_kind):
                 continue
             thinking = thinking_for(kind, sampling.thinking)
-            tokens = {
-                row: [self._prompt(prompt, thinking=thinking) for prompt in requests[row].prompts] for row in of_kind
-            }
-            prefix = self._prefix([prompt for prompts in tokens.values() for prompt in prompts])
+            tokens = {row: self._tokens(requests[row], thinking=thinking) for row in of_kind}
+            of_kind = self._within(kind, tokens, wanted, sampling, done)
+            if wanted.isdisjoint(of_kind):
+                continue
+            # Of what is begun, the beginnings alone are read before each outcome.
+            read = slice(1 if kind == "outcomes" else None)
+            prefix = self._prefix([prompt for row in of_kind for prompt in tokens[row][read]])
             for whole in self._batches(of_kind, tokens):
                 batch = [row for row in whole if row in wanted]
                 if not batch:
@@ -177,52 +199,71 @@ class TransformersClient(Client):
                 share = (time.monotonic() - begun) / len(batch)
                 done([(row, Response(**values, seconds=share)) for row, values in zip(batch, made, strict=True)])
 
+    def _within(
+        self, kind: str, tokens: Mapping[int, list[list[int]]], wanted: set[int], sampling: Sampling, done: Done
+    ) -> list[int]:
+        """Return the rows that the model takes; of the others, those that are wanted are rejected, and counted."""
+        refused = self._without_room(kind, tokens, sampling)
+        if told := [row for row in refused if row in wanted]:
+            what = {"reply": "prompts", "letters": "prompts of scores"}.get(kind, "replies that were begun")
+            _log.warning(
+                "%s: %d of %d %s are too long, and not asked: %s",
+                self.title, len(told), len(wanted & tokens.keys()), what, refused[told[0]],
+            )  # fmt: skip
+            done([(row, Response(finish="rejected", error=refused[row], served_by=self.title)) for row in told])
+        return [row for row in tokens if row not in refused]
+
+    def _without_room(self, kind: str, tokens: Mapping[int, list[list[int]]], sampling: Sampling) -> dict[int, str]:
+        """Return which rows are longer than the model takes, each with the reason."""
+        most = positions(self._load()[1])
+        return without_room(tokens, kind, most=most, reply=sampling.max_tokens, limit=f"the {most} that it takes")
+
     def _batches(self, rows: Sequence[int], tokens: Mapping[int, list[list[int]]]) -> Iterator[list[int]]:
         size = int(self.settings.get("batch_size") or 16)
         order = sorted(rows, key=lambda row: (-len(tokens[row][0]), row))
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
 
-    def _prefix(self, prompts: Sequence[Sequence[int]]) -> _State:
+    def _prefix(self, prompts: Sequence[Sequence[int]]) -> State:
         """Return the state after what all prompts begin with; at least one token of each is left."""
         from transformers import DynamicCache
 
         _, model = self._load()
         length = min(common(prompts), min(map(len, prompts)) - 1) if prompts else 0
-        state = _State(DynamicCache(config=model.config), list(prompts[0][:length]) if prompts else [], None)
+        state = State(DynamicCache(config=model.config), list(prompts[0][:length]) if prompts else [], None)
         if length:
             _, state = self._forward([state.tokens], replace(state, tokens=[]))
             state = replace(state, tokens=list(prompts[0][:length]))
         return state
 
-    def _forward(self, rows: Sequence[Sequence[int]], state: _State, *, keep: int = 1) -> tuple[Any, _State]:
+    def _forward(self, rows: Sequence[Sequence[int]], state: State, *, keep: int = 1) -> tuple[Any, State]:
         """Return the logits after the last ``keep`` places, and the state there; the state given is used up."""
         import torch
 
         tokenizer, model = self._load()
-        ids, mask = _padded(rows, tokenizer.pad_token_id, model.device)
+        ids, mask = padded(rows, tokenizer.pad_token_id, model.device)
         whole = mask if state.mask is None else torch.cat([state.mask, mask], dim=1)
         # Padding stands between what came before and the row: positions count what is not padding.
         positions = (whole.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        options = {_cache_name(model): state.cache, "use_cache": True, "logits_to_keep": keep}
+        options = {cache_name(model): state.cache, "use_cache": True, "logits_to_keep": keep}
         with torch.inference_mode():
             found = model(input_ids=ids, attention_mask=whole, position_ids=positions, **options)
-        return found.logits[:, -keep:].float(), _State(state.cache, state.tokens, whole)
+        return found.logits[:, -keep:].float(), State(state.cache, state.tokens, whole)
 
     def _replies(
-        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: State
     ) -> list[dict[str, Any]]:
         import torch
 
         tokenizer, model = self._load()
         before = prefix.repeated(len(tokens))
         start = len(prefix.tokens)
-        ids, mask = _padded([one[0][start:] for one in tokens], tokenizer.pad_token_id, model.device)
+        ids, mask = padded([one[0][start:] for one in tokens], tokenizer.pad_token_id, model.device)
         if before.mask is not None:
             head = torch.tensor(prefix.tokens, device=ids.device).expand(len(tokens), -1)
             ids, mask = torch.cat([head, ids], dim=1), torch.cat([before.mask, mask], dim=1)
         options: dict[str, Any] = {"max_new_tokens": sampling.max_tokens, "pad_token_id": tokenizer.pad_token_id}
-        options[_cache_name(model)] = before.cache
+        options[cache_name(model)] = before.cache
         if sampling.temperature:
             options |= {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
         else:
@@ -242,7 +283,8 @@ class TransformersClient(Client):
             text = tokenizer.decode(reply, skip_special_tokens=True)
             finish = "length" if stop is None else "stop" if text.strip() else "empty"
             counts = {"prompt_tokens": len(prompt[0]), "reply_tokens": len(reply)}
-            made.append({"text": text, "finish": finish, "served_by": self.title, **counts})
+            about = {"served_by": self.title, "thought_begun": ends_in_thought(tokenizer, prompt[0]), **counts}
+            made.append({"text": text, "finish": finish, **about})
         return made
 
     def _guide(self, sampling: Sampling) -> Guide:
@@ -263,7 +305,7 @@ class TransformersClient(Client):
         return guide
 
     def _letters(
-        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: _State
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: State
     ) -> list[dict[str, Any]]:
         """Return log probabilities of the letters. What the orders of one question share is computed once."""
         import torch
@@ -288,6 +330,42 @@ class TransformersClient(Client):
             for one, length, orders in zip(table, shared, tokens, strict=True)
         ]
 
+    def _outcomes(
+        self, tokens: Sequence[list[list[int]]], requests: Sequence[Request], sampling: Sampling, prefix: State
+    ) -> list[dict[str, Any]]:
+        """Return log probabilities of the tokens that tell each outcome, after the reply as it was begun."""
+        heads = [one[0][len(prefix.tokens) :] for one in tokens]
+        found = self._continued(heads, [one[1:] for one in tokens], prefix)
+        return [
+            {
+                "letters": (tuple(row),),
+                "prompt_tokens": len(one[0]) + sum(len(tail) - 1 for tail in one[1:]),
+                "served_by": self.title,
+            }
+            for row, one in zip(found, tokens, strict=True)
+        ]
+
+    def _continued(
+        self, heads: Sequence[list[int]], tails: Sequence[Sequence[list[int]]], prefix: State
+    ) -> list[list[float]]:
+        """Return the log probability of each tail after its row's head, as many of each row."""
+        import torch
+
+        n_tails, flat = len(tails[0]), [tail for row in tails for tail in row]
+        first, state = self._forward(heads, prefix.repeated(len(heads)))
+        begun = torch.log_softmax(first[:, -1], dim=-1).repeat_interleave(n_tails, dim=0)
+        values = [float(begun[row, tail[0]]) for row, tail in enumerate(flat)]
+        longest = max(map(len, flat))
+        if longest > 1:
+            later, _ = self._forward(flat, state.repeated(n_tails, copied=False), keep=longest)
+            logs = torch.log_softmax(later, dim=-1)
+            for row, tail in enumerate(flat):
+                # Rows are padded on the left: a tail's tokens stand at the end, each predicted at the place before.
+                rest = logs[row, longest - len(tail) : longest - 1]
+                following = torch.tensor(tail[1:], dtype=torch.long, device=rest.device).reshape(-1, 1)
+                values[row] += float(rest.gather(1, following).sum())
+        return [values[begin : begin + n_tails] for begin in range(0, len(flat), n_tails)]
+
     def _letter_tokens(self) -> list[int]:
         """Return the token of each letter as a reply begins with it.
 
@@ -307,107 +385,10 @@ class TransformersClient(Client):
         return [one[0] for one in found]
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """What a model has read: its cache, the tokens all rows have read, and the mask, None before anything was read."""
-
-    cache: Any
-    tokens: list[int]
-    mask: Any
-
-    def repeated(self, times: int, *, copied: bool = True) -> _State:
-        """Return the state for several rows in the place of each: of a copy, where it is to be used again."""
-        cache = deepcopy(self.cache) if copied else self.cache
-        if self.mask is None:
-            return _State(cache, self.tokens, None)
-        cache.batch_repeat_interleave(times)
-        return _State(cache, self.tokens, self.mask.repeat_interleave(times, dim=0))
-
-
-def chat_text(tokenizer: Any, messages: Messages, *, chat: bool = True, thinking: bool | None = None) -> str:
-    """Return a prompt as a model reads it: by its chat template, the system turn merged where it is refused.
-
-    Without ``chat``, or a chat template, the turns follow each other as plain text.
-    """
-    if not chat or not tokenizer.chat_template:
-        return "\n\n".join(content for _, content in messages) + "\n"
-    from jinja2 import TemplateError
-
-    options = {"add_generation_prompt": True, "tokenize": False}
-    if thinking is not None:
-        options["enable_thinking"] = thinking
-    try:
-        return str(tokenizer.apply_chat_template(_turns(messages), **options))
-    except TemplateError:
-        return str(tokenizer.apply_chat_template(_turns(merged(messages)), **options))
-
-
-def chat_turns(tokenizer: Any, messages: Messages) -> list[dict[str, str]]:
-    """Return the turns that a chat template takes, the system turn merged where it is refused."""
-    from jinja2 import TemplateError
-
-    try:
-        tokenizer.apply_chat_template(_turns(messages), tokenize=False)
-    except TemplateError:
-        return _turns(merged(messages))
-    return _turns(messages)
-
-
-def chat_tokens(tokenizer: Any, text: str, *, chat: bool = True) -> list[int]:
-    """Return the token ids of what :func:`chat_text` returns: a chat template has written the special ones itself."""
-    templated = bool(chat and tokenizer.chat_template)
-    return list(tokenizer.encode(text, add_special_tokens=not templated))
-
-
-def thinking_for(kind: str, thinking: bool | None) -> bool | None:
-    """Return whether a model is to think before a reply, or a letter: before a letter it never does."""
-    return thinking if kind == "reply" or thinking is None else False
-
-
-def merged(messages: Messages) -> Messages:
-    """Return messages with the system turn put before the user's: the templates of some models refuse one."""
-    system = "\n\n".join(content for role, content in messages if role == "system")
-    rest = [(role, content) for role, content in messages if role != "system"]
-    if system and rest:
-        rest[0] = (rest[0][0], f"{system}\n\n{rest[0][1]}")
-    return tuple(rest)
-
-
-def _turns(messages: Messages) -> list[dict[str, str]]:
-    return [{"role": role, "content": content} for role, content in messages]
-
-
 def _seed(request: Request, sampling: Sampling) -> int:
     from pertbase._random import generator
 
     return int(generator(sampling.seed + request.sample, "reply", request.question).integers(2**31))
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
-    """Return token ids and mask, padded on the left."""
-    import torch
-
-    longest = max(len(row) for row in rows)
-    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
-    mask = torch.zeros((len(rows), longest), dtype=torch.long)
-    for number, row in enumerate(rows):
-        if row:
-            ids[number, -len(row) :] = torch.tensor(row)
-            mask[number, -len(row) :] = 1
-    return ids.to(device), mask.to(device)
-
-
-def _cache_name(model: Any) -> str:
-    """Return what the model's version of transformers calls the cache it is given."""
-    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-
-
-def common(rows: Sequence[Sequence[int]]) -> int:
-    """Return how many first tokens are the same in all."""
-    for place, column in enumerate(zip(*rows, strict=False)):
-        if len(set(column)) > 1:
-            return place
-    return min(len(row) for row in rows)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> set[int]:

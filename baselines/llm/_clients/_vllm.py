@@ -6,19 +6,20 @@ vLLM pins its own torch and transformers, so that it wants an environment of its
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pertbase.baselines._files import model_files
 from pertbase.baselines.llm._clients._base import Client, Done, Request, Response, Sampling
-from pertbase.baselines.llm._prompts import LETTERS, SCHEMA, Messages
+from pertbase.baselines.llm._clients._chat import ends_in_thought
+from pertbase.baselines.llm._clients._letters import TOP, letter_row
+from pertbase.baselines.llm._prompts import SCHEMA, Messages
 
 __all__ = ["VLLMClient"]
 
-_TOP = 20
 _CHUNK = 512
 """Requests handed over together, and kept together: what a kill costs at most."""
 
@@ -51,10 +52,10 @@ class VLLMClient(Client):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Model, revision, precision and options."""
+        """Model, of a folder its files too, revision, precision and options."""
         return {
-            "client": "vllm", "model": self.model, "revision": self.revision, "precision": self.precision,
-            "options": dict(self.options),
+            "client": "vllm", "model": self.model, **model_files(self.model), "revision": self.revision,
+            "precision": self.precision, "options": dict(self.options),
         }  # fmt: skip
 
     @property
@@ -113,18 +114,25 @@ class VLLMClient(Client):
         made = []
         for found in self._chat([request.prompts[0] for request in requests], params, sampling.thinking):
             best = found.outputs[0]
-            finish = "length" if best.finish_reason == "length" else "stop" if best.text.strip() else "empty"
+            # Of any other end, as an abort, nobody knows whether the reply is whole.
+            known = {"length": "length", "stop": "stop" if best.text.strip() else "empty"}
+            begun = ends_in_thought(self._held["model"].get_tokenizer(), found.prompt_token_ids)
+            about = {"served_by": self.title, "thought_begun": begun}
             counts = {"prompt_tokens": len(found.prompt_token_ids), "reply_tokens": len(best.token_ids)}
-            made.append({"text": best.text, "finish": finish, "served_by": self.title, **counts})
+            finish = known.get(best.finish_reason, "error")
+            error = f"finish_reason is {best.finish_reason!r}" if finish == "error" else ""
+            made.append({"text": best.text, "finish": finish, "error": error, **about, **counts})
         return made
 
     def _letters(self, requests: Sequence[Request], sampling: Sampling) -> list[dict[str, Any]]:
         from vllm import SamplingParams
 
         prompts = [prompt for request in requests for prompt in request.prompts]
-        one = SamplingParams(temperature=0.0, max_tokens=1, logprobs=_TOP)
+        one = SamplingParams(temperature=0.0, max_tokens=1, logprobs=TOP)
         found = self._chat(prompts, [one] * len(prompts), None if sampling.thinking is None else False)
-        tables = [_letter_row(item.outputs[0].logprobs[0]) for item in found]
+        # A reply that ends at once has no table.
+        listed = [(item.outputs[0].logprobs or [{}])[0].values() for item in found]
+        tables = [letter_row((one.decoded_token or "", one.logprob) for one in top) for top in listed]
         sizes = [len(item.prompt_token_ids) for item in found]
         made, begin = [], 0
         for request in requests:
@@ -134,13 +142,3 @@ class VLLMClient(Client):
             )
             begin = end
         return made
-
-
-def _letter_row(top: dict[int, Any]) -> tuple[float, ...]:
-    least = min(item.logprob for item in top.values())
-    found = dict.fromkeys(LETTERS, -math.inf)
-    for item in top.values():
-        word = (item.decoded_token or "").strip()
-        if word in found:
-            found[word] = max(found[word], item.logprob)
-    return tuple(value if value > -math.inf else least for value in found.values())

@@ -83,7 +83,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionTests:
-    """Each condition tested against the truth controls of its context.
+    """Each condition tested against one set of controls of its context.
+
+    A screen is tested twice: against truth controls for what test asks, and against input controls, which a model may
+    see, for what train and val hold.
 
     Parameters
     ----------
@@ -169,7 +172,7 @@ def condition_tests(
     X
         Cells x genes, natural log1p; CSR or dense.
     controls
-        Context -> row numbers of its truth controls.
+        Context -> row numbers of its controls: all of one side, truth or input.
     conditions
         (context, perturbation) -> row numbers of its cells. The result keeps their order.
     min_cells, min_controls

@@ -35,8 +35,8 @@ class EdgeColumns:
         A number (above 0 raises, below 0 lowers, 0 unknown) or a relation (see
         :func:`pertbase.knowledge.relation_sign`). Not given: read off ``stimulation`` and ``inhibition``, or unknown.
     stimulation, inhibition
-        Whether the sources say that it raises, or lowers; where they say both or neither the sign is 0. Several columns
-        are asked in order: the first that says either decides.
+        Whether the sources say that it raises, or lowers; where they say neither the sign is 0, and where they say both
+        it is a conflict. Several columns are asked in order: the first that says either, or both, decides.
     directed
         Whether the edge has a direction; rows without are left out and counted.
     guessed
@@ -147,7 +147,7 @@ def read_edge_table(
     table = _read(path)
     known = _columns(columns, table, path)
     rows = pd.DataFrame({"source": table[known.source], "target": table[known.target]}, dtype=object)
-    rows["sign"] = _signs(table, known, signs or {}, path)
+    rows["sign"], rows["conflict"] = _signs(table, known, signs or {}, path)
     rows["evidence"] = _evidence(table, known, path)
     graph_name = name or re.sub(r"(\.(tsv|csv|txt|gz))+$", "", path.name)
     rows["sources"] = _sources(table, known, graph_name)
@@ -252,7 +252,11 @@ def _present(known: EdgeColumns, columns: Iterable[str]) -> EdgeColumns:
     return replace(known, **changes)
 
 
-def _signs(table: pd.DataFrame, known: EdgeColumns, signs: Mapping[str, int], path: Path) -> np.ndarray:
+def _signs(
+    table: pd.DataFrame, known: EdgeColumns, signs: Mapping[str, int], path: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each row's sign, and whether it says both."""
+    both = np.zeros(len(table), dtype=bool)
     if known.sign:
         words = table[known.sign]
         meaning = {word: _sign_of(word, signs, known.sign, path) for word in pd.unique(words)}
@@ -262,12 +266,13 @@ def _signs(table: pd.DataFrame, known: EdgeColumns, signs: Mapping[str, int], pa
         for up, down in zip(known.stimulation, known.inhibition, strict=False):
             raises = np.array([not _false(value) for value in table[up]], dtype=np.int8)
             lowers = np.array([not _false(value) for value in table[down]], dtype=np.int8)
-            undecided = found == 0
+            undecided = (found == 0) & ~both
             found[undecided] = (raises - lowers)[undecided]
+            both |= undecided & (raises == 1) & (lowers == 1)
     if known.guessed:
         by_default = np.array(["default" in value.lower() for value in table[known.guessed]], dtype=bool)
-        found[by_default] = 0
-    return found
+        found[by_default], both[by_default] = 0, False
+    return found, both
 
 
 def _sign_of(word: str, signs: Mapping[str, int], column: str, path: Path) -> int:

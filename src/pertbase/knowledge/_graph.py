@@ -18,7 +18,7 @@ from pertbase.knowledge._rewire import rewire
 
 __all__ = ["COLUMNS", "SignedGraph", "clean_name"]
 
-COLUMNS = ("source", "target", "sign", "evidence", "sources")
+COLUMNS = ("source", "target", "sign", "evidence", "sources", "conflict")
 
 
 def clean_name(name: object) -> str:
@@ -39,13 +39,16 @@ class SignedGraph:
     source, target
         Positions in ``nodes``, int32, shape (n_edges,), sorted by source, then target.
     sign
-        int8: +1 raises, -1 lowers, 0 where the sources do not know or contradict each other.
+        int8: +1 raises, -1 lowers, 0 where nobody says or the sources contradict each other or themselves.
     evidence
         int32: pieces of evidence, at least 1.
     sources
         Who says so, names joined by ``;``.
+    conflict
+        bool: both signs were said; the sign is then 0, and stays 0 whatever else is merged.
     meta
-        ``name``; ``licences``, source -> terms; ``counts`` of what was dropped, merged or in conflict.
+        ``name``; ``licences``, source -> terms; ``counts`` of what was dropped or merged, of edges in conflict
+        (``conflicts``) and of edges whose sign is 0 for whatever reason (``unknown_signs``).
     """
 
     nodes: pd.Index
@@ -54,10 +57,11 @@ class SignedGraph:
     sign: np.ndarray
     evidence: np.ndarray
     sources: np.ndarray
+    conflict: np.ndarray
     meta: Mapping[str, Any] = field(default_factory=lambda: FrozenMapping({}))
 
     def __post_init__(self) -> None:
-        for array in (self.source, self.target, self.sign, self.evidence, self.sources):
+        for array in (self.source, self.target, self.sign, self.evidence, self.sources, self.conflict):
             array.flags.writeable = False
 
     # -- making ---------------------------------------------------------------------------------------------
@@ -75,13 +79,15 @@ class SignedGraph:
         """Return the graph of a table of edges.
 
         Self-loops are dropped. Rows of one ordered pair are merged: evidence adds up, sources are joined, a known sign
-        wins over 0, and a pair with both signs is a *conflict* and gets 0. All of it is counted in ``meta``.
+        wins over a 0 of which nothing is known, and a pair with both signs is a *conflict* and gets 0, which no other
+        row overrules. All of it is counted in ``meta``.
 
         Parameters
         ----------
         table
-            ``source``, ``target``, ``sign`` (-1, 0, +1) and, optionally, ``evidence`` (1 where not given) and
-            ``sources`` (the name where not given; ``;`` between several).
+            ``source``, ``target``, ``sign`` (-1, 0, +1) and, optionally, ``evidence`` (1 where not given), ``sources``
+            (the name where not given; ``;`` between several) and ``conflict`` (true where both signs were said already,
+            whatever the row's; false where not given).
         name
             Of the graph.
         licence
@@ -94,7 +100,8 @@ class SignedGraph:
         Raises
         ------
         InputError
-            Where a column is missing, a name is empty, a sign is not one of the three, or no edge is left.
+            Where a column is missing, a name is empty, a sign is not one of the three, a conflict is neither true nor
+            false, or no edge is left.
         """
         rows = _checked(table, name, file)
         loops = rows["source"] == rows["target"]
@@ -111,6 +118,9 @@ class SignedGraph:
     @classmethod
     def merged(cls, graphs: Sequence[SignedGraph]) -> SignedGraph:
         """Return the union of graphs, pairs merged as in :meth:`from_edges`; one graph is returned as it is.
+
+        The edges are those of all rows merged at once, in whatever order and whatever was merged before: a graph keeps
+        which of its edges are in conflict.
 
         Raises
         ------
@@ -140,7 +150,8 @@ class SignedGraph:
         pairs, where = np.unique(keys, return_inverse=True)
         sign = rows["sign"].to_numpy()
         up, down = (np.bincount(where, sign == one, minlength=len(pairs)) > 0 for one in (1, -1))
-        merged = np.where(up & down, 0, up.astype(np.int8) - down.astype(np.int8)).astype(np.int8)
+        both = (up & down) | (np.bincount(where, rows["conflict"].to_numpy(dtype=bool), minlength=len(pairs)) > 0)
+        merged = np.where(both, 0, up.astype(np.int8) - down.astype(np.int8)).astype(np.int8)
         evidence = np.bincount(where, rows["evidence"].to_numpy(), minlength=len(pairs))
         said: list[set[str]] = [set() for _ in range(len(pairs))]
         for pair, text in zip(where.tolist(), rows["sources"], strict=True):
@@ -148,7 +159,7 @@ class SignedGraph:
         tally = {
             **counts,
             "duplicates": len(rows) - len(pairs),
-            "conflicts": int((up & down).sum()),
+            "conflicts": int(both.sum()),
             "unknown_signs": int((merged == 0).sum()),
         }
         meta = {"name": name, "licences": dict(licences), "counts": tally, **({"parts": parts} if parts else {})}
@@ -159,12 +170,17 @@ class SignedGraph:
             sign=merged,
             evidence=np.minimum(evidence, np.iinfo(np.int32).max).astype(np.int32),
             sources=np.array([";".join(sorted(names)) for names in said], dtype=object),
+            conflict=both,
             meta=FrozenMapping(meta),
         )
 
     @classmethod
     def stored(cls, edges: pd.DataFrame, *, meta: Mapping[str, Any]) -> SignedGraph:
-        """Return the graph whose :attr:`edges` and :attr:`meta` were kept: nothing is merged or counted again."""
+        """Return the graph whose :attr:`edges` and :attr:`meta` were kept: nothing is merged or counted again.
+
+        Edges that were kept without ``conflict``, as older files hold them, are of unknown sign where it is 0.
+        """
+        conflict = edges["conflict"].to_numpy(dtype=bool) if "conflict" in edges.columns else np.zeros(len(edges), bool)
         nodes = pd.Index(np.unique(edges[["source", "target"]].to_numpy(dtype=str)).astype(object), name="gene")
         return cls(
             nodes=nodes,
@@ -173,6 +189,7 @@ class SignedGraph:
             sign=edges["sign"].to_numpy(dtype=np.int8).copy(),
             evidence=edges["evidence"].to_numpy(dtype=np.int32).copy(),
             sources=edges["sources"].to_numpy(dtype=object).copy(),
+            conflict=conflict.copy(),
             meta=FrozenMapping(dict(meta)),
         )
 
@@ -188,7 +205,7 @@ class SignedGraph:
 
     @property
     def edges(self) -> pd.DataFrame:
-        """A table of the edges, made anew each time: ``source``, ``target``, ``sign``, ``evidence``, ``sources``."""
+        """A table of the edges, made anew each time: ``source``, ``target``, and what is known of each."""
         names = self.nodes.to_numpy()
         return pd.DataFrame(
             {
@@ -197,12 +214,13 @@ class SignedGraph:
                 "sign": self.sign.copy(),
                 "evidence": self.evidence.copy(),
                 "sources": self.sources.copy(),
+                "conflict": self.conflict.copy(),
             }
         )
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of nodes and edges; of no name and no licence."""
+        """SHA-256 of nodes and edges; of no name and no licence, nor of why a sign is 0: paths do not depend on it."""
         columns = (self.source, self.target, self.sign, self.evidence, self.sources)
         return sha256_text(canonical_json([list(self.nodes), *(column.tolist() for column in columns)]))
 
@@ -278,6 +296,7 @@ class SignedGraph:
             sign=self.sign[order],
             evidence=self.evidence[order],
             sources=self.sources[order],
+            conflict=self.conflict[order],
             meta=FrozenMapping(meta),
         )
 
@@ -292,7 +311,7 @@ class SignedGraph:
         up, down, unknown = (int((self.sign == one).sum()) for one in (1, -1, 0))
         return (
             f"SignedGraph {self.name!r}: {len(self.nodes):,} nodes, {len(self):,} edges ({up:,} raise, {down:,} lower, "
-            f"{unknown:,} unknown), {self.meta.get('counts', {}).get('conflicts', 0):,} conflicts"
+            f"{unknown:,} without a sign, {self.meta.get('counts', {}).get('conflicts', 0):,} of these in conflict)"
         )
 
 
@@ -336,7 +355,19 @@ def _checked(table: pd.DataFrame, name: str, file: str | None) -> pd.DataFrame:
     rows["evidence"] = _evidence(table, file)
     given = table["sources"].to_numpy() if "sources" in table.columns else [name] * len(table)
     rows["sources"] = ["" if value is None or value != value else str(value) for value in given]
+    rows["conflict"] = _conflict(table, file)
     return rows
+
+
+def _conflict(table: pd.DataFrame, file: str | None) -> np.ndarray:
+    if "conflict" not in table.columns:
+        return np.zeros(len(table), dtype=bool)
+    given = table["conflict"].to_numpy()
+    said = [isinstance(value, (bool, np.bool_, int, float, np.number)) and value in (0, 1) for value in given]
+    if not all(said):
+        bad = given[said.index(False)]
+        raise InputError("a conflict is true or false", file=file, key="conflict", value=bad)
+    return np.asarray(given, dtype=bool)
 
 
 def _evidence(table: pd.DataFrame, file: str | None) -> np.ndarray:

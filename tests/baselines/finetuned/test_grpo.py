@@ -19,7 +19,7 @@ from grpo_toy import fitted, kept, policy
 
 from pertbase.baselines.finetuned._grpo import dealt
 from pertbase.baselines.finetuned._rollouts import REPLIES, STEPS, Rollouts, read_steps
-from pertbase.baselines.llm._clients._transformers import chat_text, chat_tokens
+from pertbase.baselines.llm._clients._chat import chat_text, chat_tokens
 from pertbase.errors import InputError, PertbaseError
 
 
@@ -287,6 +287,7 @@ def test_members_are_dealt_in_turn_and_none_comes_twice_before_all_came() -> Non
 def test_half_a_line_is_forgotten_and_a_broken_one_is_told_of(tmp_path) -> None:  # type: ignore[no-untyped-def]
     lines = [json.dumps({"step": step, "within": 0.1, "reward": 0.5}) for step in (1, 2, 3)]
     (tmp_path / STEPS).write_text("\n".join(lines) + '\n{"step": 4, "wi')
+    (tmp_path / REPLIES).write_text("\n".join(lines) + "\n")
     rollouts = Rollouts(tmp_path, patience=3)
     rollouts.rewind(2)
     assert [step["step"] for step in rollouts.steps] == [1, 2]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pertbase.baselines.finetuned import SFT, TinySizes, start_model
-from pertbase.baselines.llm._clients._transformers import chat_text
+from pertbase.baselines.llm._clients._chat import chat_text
 from pertbase.errors import InputError, UnsupportedError
 
 TEXTS = ['G1 activates G2. Does G2 go up? {"triplets": [], "answer": "up"}'] * 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))  # for the proxy beside this file
 
 from pertbase.baselines.llm import Client, Response
-from pertbase.folds import Effects, Inputs, Perturbation, Training
+from pertbase.folds import OUTCOMES, Effects, Inputs, Perturbation, Training
 from pertbase.knowledge import SignedGraph
 
 CHAT = (
@@ -125,6 +126,38 @@ class RuleClient(Client):
             done([(row, Response(text=reply, finish=finish, prompt_tokens=10, reply_tokens=5, served_by=self.name))])
 
 
+@dataclass(frozen=True, kw_only=True)
+class BegunClient(RuleClient):
+    """The rule, which goes on with a reply that was begun: what it says is twice as likely as the others together.
+
+    Replies to the questions in ``cut`` end before their answer.
+    """
+
+    cut: tuple[str, ...] = ()
+    scores_outcomes: ClassVar[bool] = True
+
+    def ask(self, requests, rows, sampling, done):
+        for row in rows:
+            request = requests[row]
+            if request.kind != "outcomes":
+                said = []
+                super().ask(requests, [row], sampling, said.extend)
+                done([self._ended(one, requests) for one in said])
+                continue
+            self.heard.append(request)
+            (*_, (_, asked), (role, begun)) = request.prompts[0]
+            assert role == "assistant"
+            assert begun.endswith('"answer": "')
+            likely = [2 / 3 if outcome == self._says(asked) else 1 / 6 for outcome in OUTCOMES]
+            done([(row, Response(letters=(tuple(np.log(likely)),), prompt_tokens=12, served_by=self.name))])
+
+    def _ended(self, one, requests):
+        row, response = one
+        if requests[row].kind == "reply" and requests[row].question in self.cut:
+            response = replace(response, text=response.text[:25], finish="length")
+        return row, response
+
+
 @dataclass(frozen=True)
 class PathFold:
     training: Training
@@ -192,3 +225,8 @@ def path_fold():  # type: ignore[no-untyped-def]
 @pytest.fixture
 def rule_client():  # type: ignore[no-untyped-def]
     return RuleClient
+
+
+@pytest.fixture
+def begun_client():  # type: ignore[no-untyped-def]
+    return BegunClient

@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-FAULTS = ("429", "500", "timeout", "cut", "malformed", "empty", "no_choices")
-"""What can happen in passing; ``refusal``, ``400`` and ``401`` do not pass."""
+FAULTS = ("429", "500", "timeout", "drip", "cut", "malformed", "empty", "no_choices")
+"""What can happen in passing; ``refusal``, and any other status of HTTP, do not pass."""
 
 
 class Proxy:
     """Hands requests on to a server, or to a function in its place, and breaks those that the plan names.
 
-    ``plan`` says for each request in turn which fault it gets; None, or the end of the plan, lets it through.
+    The function returns a completion, or any body at all as bytes.
+
+    ``plan`` says for each request in turn which fault it gets; None, or the end of the plan, lets it through. ``error``
+    is what a status of HTTP comes with.
     """
 
     def __init__(
-        self, answer: Callable[[dict[str, Any]], dict[str, Any]] | str, plan: Sequence[str | None] = ()
+        self, answer: Callable[[dict[str, Any]], dict[str, Any] | bytes] | str, plan: Sequence[str | None] = ()
     ) -> None:
         self.answer = answer
         self.plan = list(plan)
@@ -30,6 +33,7 @@ class Proxy:
         self.bodies: list[dict[str, Any]] = []
         self.times: list[float] = []
         self.passed = 0
+        self.error: bytes | None = None
 
     def fault(self, body: dict[str, Any]) -> str | None:
         with self.lock:
@@ -41,7 +45,8 @@ class Proxy:
         with self.lock:
             self.passed += 1
         if callable(self.answer):
-            return json.dumps(self.answer(body)).encode()
+            made = self.answer(body)
+            return made if isinstance(made, bytes) else json.dumps(made).encode()
         host, _, port = self.answer.partition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=120)
         connection.request("POST", "/v1/chat/completions", raw, {"content-type": "application/json"})
@@ -62,6 +67,7 @@ def completion(
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body of a reply are two writes
     proxy: Proxy
 
     def log_message(self, *args: object) -> None:
@@ -80,13 +86,23 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers["content-length"]))
         body = json.loads(raw)
         fault = self.proxy.fault(body)
-        error = json.dumps({"error": {"message": f"fault {fault}", "type": "x"}}).encode()
+        error = self.proxy.error or json.dumps({"error": {"message": f"fault {fault}", "type": "x"}}).encode()
         if fault == "429":
             self.send(429, error, retry_after="0.3")
-        elif fault in ("500", "400", "401"):
+        elif fault is not None and fault.isdigit():
             self.send(int(fault), error)
         elif fault == "timeout":
             time.sleep(1.5)
+            self.close_connection = True
+        elif fault == "drip":
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", "100")
+            self.end_headers()
+            with contextlib.suppress(OSError):  # who asked has gone
+                for _ in range(100):
+                    self.wfile.write(b" ")
+                    time.sleep(0.1)
             self.close_connection = True
         elif fault == "cut":
             self.send_response(200)
@@ -112,7 +128,7 @@ def running(proxy: Proxy) -> Iterator[str]:
     """Run a proxy, and yield the base URL to ask it at."""
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pertbase.baselines.llm import LanguageModel, Request, Sampling, TransformersClient
-from pertbase.baselines.llm._clients._transformers import chat_text, merged
+from pertbase.baselines.llm._clients._chat import chat_text, merged
 from pertbase.errors import InputError
 
 torch = pytest.importorskip("torch")

@@ -23,6 +23,23 @@ def test_a_package_without_weights_says_what_is_wanted(package):
     assert packaged_model("llm-of-a-test") == (package / "weights.gguf", None)
 
 
+def test_what_is_drawn_next_does_not_depend_on_whether_weights_were_converted_just_now(package, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def convert(file, folder):  # type: ignore[no-untyped-def]
+        torch.nn.Linear(3, 3)
+        folder.mkdir()
+
+    monkeypatch.setattr("pertbase.baselines.llm._clients._registry._convert", convert)
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        converted(package / "weights.gguf", "filelock")
+        drawn.append(torch.rand(3).tolist())
+    assert drawn[0] == drawn[1]
+
+
 def test_a_conversion_that_fails_leaves_nothing_and_one_that_was_done_is_taken(package, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Named after a package that is installed, for its version.

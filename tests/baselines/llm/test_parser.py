@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pertbase.baselines.llm import Parsed, parse, self_consistent
-from pertbase.baselines.llm._baseline import _own_lines
 from pertbase.baselines.llm._prompts import read_template, reply_of
+from pertbase.baselines.llm._replies import _own_lines
 from pertbase.folds import OUTCOMES, STATUSES
 from pertbase.knowledge import Triplet
 

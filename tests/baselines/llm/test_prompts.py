@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pertbase.baselines.llm import Encoder, LanguageModel, Level, in_words, read_template
-from pertbase.baselines.llm._baseline import example_questions
+from pertbase.baselines.llm._record import example_questions
 from pertbase.errors import InputError, UnsupportedError
 from pertbase.folds import FoldSpec, Part, PathSpec, Perturbation
 from pertbase.knowledge import SignedGraph, Triplet
@@ -16,13 +16,17 @@ PRESETS = ("no_path", "global_path", "cell_path")
 
 
 def every_prompt(fold, preset, client):
-    """All that a model would be told of a fold: replies and letters, of val and of test."""
+    """All that a model would be told of a fold: replies, letters, and its own replies, of val and of test."""
     training = fold.make_training(seed=0, cells=False)
     model = LanguageModel(client=client, preset=preset, examples=4, samples=1).fit(training)
+    after = LanguageModel(client=client, preset=preset, examples=4, scores_after="reason").fit(training)
     requests = []
     for inputs in (fold.inputs("test", cells=False), training.inputs("val")):
         records = model.records(inputs)
         requests += [*model.reply_requests(records), *model.letter_requests(records)]
+        begun = len(client.heard)
+        after.answer(inputs)
+        requests += client.heard[begun:]
     return requests
 
 
@@ -58,12 +62,12 @@ def with_other_truth(fold, rng):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_permuting_every_label_of_test_and_val_leaves_all_prompts_byte_for_byte(preset, mini_fold, rule_client):
+def test_permuting_every_label_of_test_and_val_leaves_all_prompts_byte_for_byte(preset, mini_fold, begun_client):
     other = with_other_truth(mini_fold, np.random.default_rng(0))
     assert (other.truth.questions["outcome"].to_numpy() != mini_fold.truth.questions["outcome"].to_numpy()).any()
-    first, second = (every_prompt(fold, preset, rule_client()) for fold in (mini_fold, other))
+    first, second = (every_prompt(fold, preset, begun_client()) for fold in (mini_fold, other))
     assert first == second
-    assert len(first) == 4 * 75
+    assert len(first) == 8 * 75
 
 
 @pytest.mark.parametrize("preset", PRESETS)

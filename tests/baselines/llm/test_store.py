@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from pertbase.baselines.llm import Request, Response, ResponseStore, Sampling
+from pertbase.baselines.llm import Asker, AskSettings, Client, Request, Response, ResponseStore, Sampling
 from pertbase.errors import InputError, PertbaseError
 
 PROMPT = (("system", "Be brief."), ("user", "Does it go up?"))
@@ -83,8 +87,106 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "m" / "00001.jsonl"
     lines = path.read_text().split("\n")
     path.write_text("\n".join([lines[0][:20], *lines[1:]]))
+    with pytest.raises(InputError, match=r"line 1: cannot be read.*Remove that line"):
+        ResponseStore(tmp_path / "m", IDENTITY)
+
+
+def test_what_is_to_be_done_about_a_broken_line_does_what_it_says(tmp_path):
+    store = ResponseStore(tmp_path / "m", IDENTITY)
+    store.add(rows("a", "b", "c", "d"), {})
+    store.add(rows("e", "f"), {})
+    store.close()
+    path = tmp_path / "m" / "00001.jsonl"
+    lines = path.read_text().split("\n")
+    for place in range(6):
+        path.write_text("\n".join([*lines[:place], lines[place][:20], *lines[place + 1 :]]))
+        with pytest.raises(InputError, match=f"line {place + 1}: .*the whole batch .* is asked again"):
+            ResponseStore(tmp_path / "m", IDENTITY)
+        path.write_text("\n".join([*lines[:place], *lines[place + 1 :]]))
+        found = {key for key in "abcdef" if key in ResponseStore(tmp_path / "m", IDENTITY)}
+        assert found == set("ef" if place < 4 else "abcd")
+
+
+STRAY = {
+    "a folder": ("00002.jsonl", None),
+    "notes": ("notes.jsonl", "hello\n"),
+    "a copy": ("00001 (copy).jsonl", "half a li"),
+    "another kind": ("00001.jsonl.bak", "{}"),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), STRAY.values(), ids=STRAY)
+def test_what_is_no_segment_is_left_alone(name, text, tmp_path):
+    store = ResponseStore(tmp_path / "m", IDENTITY)
+    store.add(rows("a"), {})
+    store.close()
+    stray = tmp_path / "m" / name
+    stray.mkdir() if text is None else stray.write_text(text)
+    again = ResponseStore(tmp_path / "m", IDENTITY)
+    again.add(rows("b"), {})
+    again.close()
+    assert {"a", "b"} == {key for key in "ab" if key in ResponseStore(tmp_path / "m", IDENTITY)}
+    assert stray.is_dir() if text is None else stray.read_text() == text
+
+
+@pytest.mark.parametrize(("field", "value"), [("text", 5), ("text", None), ("finish", "bogus"), ("letters", [["a"]])])
+def test_a_line_that_holds_something_else_than_a_response_is_named(field, value, tmp_path):
+    store = ResponseStore(tmp_path / "m", IDENTITY)
+    store.add(rows("a"), {})
+    store.close()
+    path = tmp_path / "m" / "00001.jsonl"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}) + "\n")
     with pytest.raises(InputError, match="line 1: cannot be read"):
         ResponseStore(tmp_path / "m", IDENTITY)
+
+
+def test_letters_that_were_not_seen_come_back_as_such(tmp_path):
+    store = ResponseStore(tmp_path / "m", IDENTITY)
+    letters = replace(ONE, kind="letters")
+    store.add([("k", letters, Response(letters=((-1.5, -2.0, -3.0), (math.nan,) * 3)))], {})
+    store.close()
+    found = ResponseStore(tmp_path / "m", IDENTITY).get("k")
+    assert found.unseen
+    assert found.letters[0] == (-1.5, -2.0, -3.0)
+
+
+class Counting(Client):
+    """Answers after a while, and counts what it was asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    @property
+    def identity(self):
+        return {"client": "counting"}
+
+    @property
+    def title(self):
+        return "counting"
+
+    def ask(self, requests, rows, sampling, done):
+        for row in rows:
+            time.sleep(0.005)
+            self.asked.append(requests[row].question)
+            done([(row, Response("up", prompt_tokens=1))])
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_that_ask_the_same_at_once_ask_it_once_and_others_do_not_wait(same, tmp_path):
+    Counting.asked.clear()
+    requests = [Request("reply", ((("user", f"q{number}"),),), f"q{number}") for number in range(20)]
+    both = [requests, requests if same else requests[10:]]
+    askers = [Asker(Counting(), Sampling(), AskSettings(), root=tmp_path) for _ in both]
+    if same:
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda one, asked: one.ask(asked), askers, both))
+        assert [[one.text for one in part] for part in found] == [["up"] * 20] * 2
+        assert len(Counting.asked) == 20
+    else:
+        with askers[0].store.asking("something else"):
+            askers[1].ask(both[1])
+        # what was kept meanwhile is found, though the store was opened before
+        askers[0].ask(both[0])
+        assert sorted(Counting.asked) == sorted(request.question for request in requests)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

@@ -18,17 +18,22 @@ class Engine:
 
     def __init__(self, **options):
         self.options = options
+        self.ends = "<|assistant|>"
         self.asked = []
 
     def chat(self, turns, params, **more):
         self.asked.append((turns, params, more))
         return [self.output(one) for one in params]
 
+    def get_tokenizer(self):
+        return SimpleNamespace(decode=lambda tokens, **_: self.ends)
+
     @staticmethod
     def output(one):
         words = {5: ("A", -0.5), 6: (" A", -0.2), 7: ("B", -3.0), 8: ("x", -6.0)}
         top = {token: SimpleNamespace(decoded_token=word, logprob=value) for token, (word, value) in words.items()}
-        text, reason = {11: ("cut o", "length"), 12: (" \n", "stop")}.get(one.seed, ("Answer: up", "stop"))
+        said = {11: ("cut o", "length"), 12: (" \n", "stop"), 13: ("Answer: up", "abort")}
+        text, reason = said.get(one.seed, ("Answer: up", "stop"))
         best = SimpleNamespace(text=text, finish_reason=reason, token_ids=[1, 2, 3], logprobs=[top])
         return SimpleNamespace(outputs=[best], prompt_token_ids=[0] * 7)
 
@@ -58,11 +63,11 @@ def ask(client, requests, sampling):
 
 def test_replies_come_back_with_why_they_ended_and_samples_have_seeds_of_their_own(engines):
     client = VLLMClient(model="org/a-model", options={"tensor_parallel_size": 2})
-    requests = [Request("reply", (PROMPT,), "q", sample) for sample in range(3)]
+    requests = [Request("reply", (PROMPT,), "q", sample) for sample in range(4)]
     sampling = Sampling(temperature=0.7, seed=10, guided=True, thinking=False)
     replies = ask(client, requests, sampling)
-    assert [reply.finish for reply in replies] == ["stop", "length", "empty"]
-    assert [reply.final for reply in replies] == [True, True, False]
+    assert [reply.finish for reply in replies] == ["stop", "length", "empty", "error"]
+    assert [reply.final for reply in replies] == [True, True, False, False]
     assert replies[0].text == "Answer: up"
     assert (replies[0].prompt_tokens, replies[0].reply_tokens, replies[0].served_by) == (7, 3, "a-model")
     (engine,) = engines
@@ -71,7 +76,7 @@ def test_replies_come_back_with_why_they_ended_and_samples_have_seeds_of_their_o
     }  # fmt: skip
     ((turns, params, more),) = engine.asked
     assert turns[0] == [{"role": "user", "content": "Does it go up?"}]
-    assert [one.seed for one in params] == [10, 11, 12]
+    assert [one.seed for one in params] == [10, 11, 12, 13]
     assert params[0].structured_outputs.json == SCHEMA
     assert more["chat_template_kwargs"] == {"enable_thinking": False}
 
@@ -84,6 +89,14 @@ def test_a_letter_is_as_likely_as_its_likeliest_spelling_and_an_absent_one_as_th
     assert letters.prompt_tokens == 14
     assert reply.text == "Answer: up"
     assert len(engines) == 1
+
+
+def test_a_thought_that_the_prompt_begins_is_told_of(engines):
+    client = VLLMClient(model="a-model")
+    request = Request("reply", (PROMPT,), "q")
+    assert not ask(client, [request], Sampling())[0].thought_begun
+    engines[0].ends = "<|assistant|><think>\n"
+    assert ask(client, [request], Sampling())[0].thought_begun
 
 
 def test_where_vllm_is_not_installed_it_is_said(monkeypatch):

@@ -262,7 +262,11 @@ class Encoder:
     def _required(self, own: SignedGraph | None) -> SignedGraph:
         graph = own if self.graph is None else self._named()
         if graph is None:
-            raise UnsupportedError(f"{self.preset} shows paths, and there is no graph", key="graph")
+            raise UnsupportedError(
+                f"{self.preset} shows paths, and there is no graph",
+                key="graph",
+                remedy="lay paths over the fold (paths=own or paths=human), or name a graph: baseline.graph=NAME",
+            )
         return graph
 
     def swapped(self, record: Record, inputs: Inputs, *, context: str) -> Record:

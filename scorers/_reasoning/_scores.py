@@ -373,6 +373,7 @@ def _notes(ready: Prepared, found: _Headline, bare: int, interval: Interval) -> 
         notes.append(f"{lost:,} triplets name something that is no known gene; they count as claimed")
     if strange := int(ready.counts.unknown_relations.sum()):
         notes.append(
-            f"{strange:,} triplets have a relation that is no known word; they count as claimed, without a sign"
+            f"{strange:,} triplets have a relation that is no known word (activates, inhibits, affects, or one like "
+            "them); they count as claimed, without a sign"
         )
     return (*notes, ready.names.describe(), *cluster_notes(interval))

@@ -13,6 +13,7 @@ import yaml
 
 from pertbase.folds import FoldSpec, remedies
 from pertbase.runs import collect, find_runs
+from pertbase.runs._reports._page._view import FoldView
 from pertbase.runs._reports._published import MARK, published
 from pertbase.runs._reports._render import render, sections
 from pertbase.runs._reports._section import Section
@@ -69,6 +70,9 @@ def test_a_row_without_fitted_thresholds_is_starred_wherever_it_stands_and_below
     (part, *_) = sections(report)
     rows = part.table.set_index("baseline")["BA calibrated"]
     assert rows.index[-1] == "additive"
+    # And on the page as in the terminal.
+    page = FoldView(report.folds[0], ident="", adapter="calibrated", domain=(0.0, 1.0))
+    assert page.runs[-1].config["name"] == "additive"
     assert [name for name, cell in rows.items() if cell.endswith(" *")] == ["additive"]
     assert any(note.startswith("* thresholds could not be fitted") for note in part.notes)
     (table,) = report.folds

@@ -130,6 +130,31 @@ def test_where_most_questions_have_no_answer_that_is_said_first(pertbase, run, t
         assert f"{missing:,} are not in {tmp_path / 'some.csv'}, and 0 are there without an outcome" in first
 
 
+@pytest.mark.parametrize("column", ["context", "perturbation", "gene"])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_an_id_of_another_question_than_its_row_names_is_refused(pertbase, run, tmp_path, column, suffix) -> None:  # type: ignore[no-untyped-def]
+    asked = tmp_path / "asked.csv"
+    assert pertbase("folds", "questions", f"fold_dir={run.fold_folder}", f"output={asked}")[0] == 0
+    table = pd.read_csv(asked, dtype=str).assign(outcome="no_change")[
+        ["id", "context", "perturbation", "gene", "outcome"]
+    ]
+    mine = tmp_path / f"mine{suffix}"
+
+    def scored(torn: pd.DataFrame) -> tuple[int, str, str]:
+        torn.to_csv(mine, index=False) if suffix == ".csv" else torn.to_json(mine, orient="records", lines=True)
+        return pertbase("score", f"answers={mine}", f"fold_dir={run.fold_folder}")
+
+    shuffled = np.random.default_rng(0).permutation(table[column].to_numpy())
+    code, _, err = scored(table.assign(**{column: shuffled}))
+    changed = int((shuffled != table[column]).sum())
+    if changed:
+        assert code == 2
+        assert f"{changed:,} answers have the id of another question" in err
+        assert str(mine) in err
+    assert scored(table)[0] == 0
+    assert scored(table.drop(columns=column))[0] == 0
+
+
 def test_the_folder_above_a_fold_names_the_folds_in_it(pertbase, run, tmp_path) -> None:  # type: ignore[no-untyped-def]
     for above in (run.fold_folder.parent, run.fold_folder.parents[1]):
         code, _, err = pertbase("folds", "show", f"fold_dir={above}")

@@ -184,6 +184,26 @@ def _with_ids(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> pd.Da
     return table.assign(id=questions["id"].to_numpy(dtype=object)[rows])
 
 
+def _refuse_torn(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> None:
+    """Raise where an id is of another question than the context, perturbation and gene of its row."""
+    names = list(NAMED_BY)
+    rows = pd.Index(questions["id"]).get_indexer(table["id"].astype(str))
+    known = np.flatnonzero(rows >= 0)
+    meant = questions[names].astype(str).to_numpy()[rows[known]]
+    torn = known[(meant != table[names].astype(str).to_numpy()[known]).any(axis=1)]
+    if len(torn):
+        row = table.iloc[torn[0]]
+        asked = ", ".join(questions.loc[rows[torn[0]], names].astype(str))
+        raise InputError(
+            f"{len(torn):,} answers have the id of another question than their context, perturbation and gene name",
+            file=path,
+            key="id",
+            value=(row["id"], *row[names]),
+            remedy=f"that id asks about {asked}: a part of the table was sorted or joined. Drop the three columns if "
+            "ids are right, and the ids if those are",
+        )
+
+
 def _refuse_misspelled(table: pd.DataFrame, path: Path) -> None:
     """Raise where a column is all but called like an optional one that is absent: it would be passed over."""
     absent = [name for name in (*ANSWER_COLUMNS[2:], *REASON_COLUMNS[1:]) if name not in table.columns]
@@ -206,7 +226,8 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
     path
         The file.
     questions
-        Where given, a file without ids may name its questions by context, perturbation and gene.
+        Where given, a file without ids may name its questions by context, perturbation and gene, and in one that has
+        both, both have to mean the same.
 
     Raises
     ------
@@ -250,6 +271,8 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
         raise InputError(f"cannot be read ({str(error).splitlines()[0]})", file=path) from error
     if questions is not None and "id" not in table.columns and set(NAMED_BY) <= set(table.columns):
         table = _with_ids(table, questions, path)
+    elif questions is not None and {"id", *NAMED_BY} <= set(table.columns):
+        _refuse_torn(table, questions, path)
     _refuse_misspelled(table, path)
     if "id" not in table.columns:
         return Answers(table, file=str(path))

@@ -146,6 +146,12 @@ class PathLayer:
             write_yaml(aside / "paths.yaml", about)
         return place
 
+    @property
+    def found(self) -> int:
+        """How many questions have a candidate path."""
+        lengths = self.table.column("candidate_paths").combine_chunks().value_lengths().to_numpy(zero_copy_only=False)
+        return int((lengths > 0).sum())
+
     def __repr__(self) -> str:
         found = self.table.column("candidate_paths").combine_chunks().value_lengths().to_numpy(zero_copy_only=False)
         return (

@@ -263,8 +263,10 @@ def _explain(error: Exception, composed: Any) -> InputError:
     known = sorted(str(key) for key in node if not str(key).startswith("_")) if hasattr(node, "keys") else []
     close = nearest(child, known)
     hint = f"did you mean {close!r}? " if close else ""
-    there = f"Known there: {', '.join(known)}" if known else "there is nothing to set below it"
     chosen = composed.hydra.runtime.choices.get(parents[0]) if parents else None
+    there = f"Known there: {', '.join(known)}" if known else "there is nothing to set below it"
+    if not known and chosen:
+        there += f"; name another {parents[0]} in the same command: `pertbase list {parents[0]}`"
     of = f" of {parents[0]}={chosen}" if chosen and len(parents) == 1 else ""
     return InputError(f"unknown option{of}", key=found[1], remedy=f"{hint}{there}")
 

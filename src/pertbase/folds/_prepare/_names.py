@@ -130,7 +130,10 @@ def _warnings(perturbations: Mapping[str, Perturbation], reader: _Reader, genes:
     acted_on = {gene for perturbation in perturbations.values() for gene in perturbation.targets}
     absent = sorted(acted_on - measured)
     if absent:
-        found.append(f"{len(absent)} of {len(acted_on)} targets are not among the genes measured ({_some(absent)})")
+        hint = "; pattern=... takes a gene out of the name of a guide" if 2 * len(absent) > len(acted_on) else ""
+        found.append(
+            f"{len(absent)} of {len(acted_on)} targets are not among the genes measured ({_some(absent)}){hint}"
+        )
     return found
 
 

@@ -274,7 +274,13 @@ def describe(fold: Fold) -> str:
         "test questions by regime: " + ", ".join(f"{name} {count:,}" for name, count in regimes.items()),
     ]
     lines += [f"note: {note}" for note in fold.notes]
-    lines += [] if fold.paths is None else [repr(fold.paths)]
+    if fold.paths is not None:
+        lines.append(repr(fold.paths))
+        if not fold.paths.found:
+            lines.append(
+                "warning: no question has a path. Targets and readout genes may be spelled otherwise in the graph: "
+                "`pertbase paths show data=... context=... perturbation=... gene=...` says which it lacks"
+            )
     lines += fold.certificate.lines()
     if fold.certificate and not fold.certificate["ranks_baselines"]:
         lines.append("what may help:")

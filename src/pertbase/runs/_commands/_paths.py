@@ -126,7 +126,7 @@ def find(maker: FoldMaker, spec: PathSpec, *, context: str, perturbation: str, g
     from pertbase.knowledge._candidates import find_candidates, nothing_left
     from pertbase.knowledge._gates import chosen_gate, node_gates
 
-    graph = maker.graph(spec)
+    graph = maker.graph(spec, key="graph")
     if context not in maker.data.contexts:
         raise unknown_name("context", context, maker.data.contexts)
     chosen = _named(perturbation, maker.data.perturbations)

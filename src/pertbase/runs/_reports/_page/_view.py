@@ -48,13 +48,14 @@ class FoldView:
         self.runs = self._in_order()
 
     def _in_order(self) -> list[Run]:
-        """Return the runs, best first where the fold ranks them, else by name."""
+        """Return the runs, best first where the fold ranks them, else by name; those without fitted thresholds last."""
         if not self.table.ranks:
             return list(self.table.runs)
 
-        def place(run: Run) -> float:
+        def place(run: Run) -> tuple[bool, float]:
             value = self.row(run)["balanced_accuracy"]
-            return math.inf if math.isnan(value) else -float(value)
+            # As in the terminal: a row that no threshold was fitted for is no better for being spared that.
+            return self.flagged(run), math.inf if math.isnan(value) else -float(value)
 
         return sorted(self.table.runs, key=place)
 

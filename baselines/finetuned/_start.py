@@ -47,7 +47,7 @@ class TinySizes:
     vocabulary
         Tokens at most, gene symbols left out, which are a token each.
     positions
-        Tokens of prompt and reply together at most.
+        Tokens that it has places for: as many as ``max_length``, or more.
     """
 
     hidden_size: int = 96

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from pertbase.baselines.finetuned._export import weights_hash
 from pertbase.runs import find_runs
 from pertbase.runs._reports._finetuned import curves, fifths
 from pertbase.runs._reports._report import collect
@@ -86,12 +88,22 @@ def test_a_run_of_another_start_under_its_name_is_refused(pertbase, tuned, small
     weights = named(tuned, "sft_reasoned").folder / "model" / "config.json"
     kept = weights.read_text()
     try:
+        # Not what it was when it was exported: nothing begins from it, and what is complete does not want it.
         weights.write_text(kept + " ")
+        code, out, _ = pertbase(*asking(small_screen, tuned, "baseline=grpo", *REWARDED, *ASKED))
+        assert (code, "already" in out) == (0, True)
+        code, out, err = pertbase(*asking(small_screen, tuned, "baseline=grpo", *REWARDED, *ASKED, "name=grpo_anew"))
+        assert code == 1
+        assert "holds other weights than it says" in out + err
+        # Taught anew: another model, of which the run that is there knows nothing.
+        about.write_text(json.dumps({**json.loads(before), "weights": weights_hash(about.parent)}))
         code, out, err = pertbase(*asking(small_screen, tuned, "baseline=grpo", *REWARDED, *ASKED))
         assert code == 1
         assert "trainer.start" in out + err
     finally:
         weights.write_text(kept)
+        about.write_text(before)
+        shutil.rmtree(about.parents[3] / "grpo_anew", ignore_errors=True)
     assert config.is_file()
     assert about.read_text() == before
 

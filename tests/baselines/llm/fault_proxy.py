@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import threading
 import time
@@ -123,15 +124,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.send(200, self.proxy.through(raw, body))
 
 
+_STARTED = itertools.count()
+
+
 @contextlib.contextmanager
 def running(proxy: Proxy) -> Iterator[str]:
-    """Run a proxy, and yield the base URL to ask it at."""
+    """Run a proxy, and yield the base URL to ask it at.
+
+    No two addresses are the same: a port that is free again may be given again, and what is kept of one server would
+    answer for the next.
+    """
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield f"http://127.0.0.1:{server.server_address[1]}/{next(_STARTED)}/v1"
     finally:
         server.shutdown()
         server.server_close()

@@ -14,7 +14,8 @@ from pertbase._io import write_aside
 from pertbase._random import generator
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds._hdf5 import write_hdf5
-from pertbase.scorers._expression import CALL, Measured, laid_out, measured_effects
+from pertbase.scorers._expression import CALL
+from pertbase.scorers._measured import Measured, laid_out, measured_effects
 
 if TYPE_CHECKING:
     from pertbase.folds import Effects, Fold

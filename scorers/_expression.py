@@ -11,11 +11,12 @@ import pandas as pd
 
 from pertbase.errors import InputError
 from pertbase.scorers import _expression_metrics as metrics
+from pertbase.scorers._measured import Measured, laid_out, measured_effects
 
 if TYPE_CHECKING:
     from pertbase.folds import Effects, Truth
 
-__all__ = ["CALL", "EXPRESSION_METRICS", "ExpressionScores", "Measured", "expression", "laid_out", "measured_effects"]
+__all__ = ["CALL", "EXPRESSION_METRICS", "ExpressionScores", "expression"]
 
 _ALONE = (
     "pearson_delta",
@@ -62,7 +63,8 @@ class ExpressionScores:
         Index metric; ``mean`` over the conditions where it has a value, ``n`` of these, ``n_nan`` where it has none,
         and ``supported``: the mean over supported conditions alone.
     by_context, by_regime
-        Index context or regime; ``n_conditions`` and the mean of each metric.
+        Index context or regime; ``n_conditions``, and of each metric the mean over those where it has a value, with
+        their number as ``n_METRIC`` (contexts for ``de_spearman_sig``).
     conditions
         One row a condition: ``context``, ``perturbation``, ``regime``, ``status``, ``n_missing``, ``n_significant``,
         ``n_called`` and each metric.
@@ -127,82 +129,6 @@ class ExpressionScores:
         return f"<p>{html.escape(self._title)}</p>" + str(self.summary.to_html(float_format="{:.4f}".format)) + notes
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Measured effects laid out, conditions x genes.
-
-    Parameters
-    ----------
-    conditions
-        ``context``, ``perturbation``, ``regime``.
-    genes
-        The columns.
-    values
-        Effects, zero where not known.
-    known, tested
-        Which effects, and which adjusted p-values, there are.
-    p_adjusted
-        NaN where there is none.
-    own
-        Which genes are the condition's own targets.
-    statistic
-        Of the effects; None where the truth does not say.
-    """
-
-    conditions: pd.DataFrame
-    genes: pd.Index
-    values: np.ndarray
-    known: np.ndarray
-    p_adjusted: np.ndarray
-    own: np.ndarray
-    statistic: str | None
-
-    @property
-    def tested(self) -> np.ndarray:
-        """Which adjusted p-values there are."""
-        return np.asarray(np.isfinite(self.p_adjusted))
-
-
-def measured_effects(truth: Truth) -> Measured:
-    """Return the effects of the truth, or where it has no matrix of them those of its questions, with p-values.
-
-    Raises
-    ------
-    InputError
-        Where there is neither: outcomes without effects cannot be compared with effects.
-    """
-    questions = truth.questions
-    keys = ["context", "perturbation"]
-    if truth.effects is None and not questions["effect"].notna().any():
-        raise InputError(
-            f"the fold {truth.name} holds outcomes and no measured effects",
-            key="effects",
-            remedy="score answers to it instead: the adapters turn effects into answers",
-        )
-    if truth.effects is None:
-        conditions = questions[keys].drop_duplicates().sort_values(keys, ignore_index=True)
-        genes = pd.Index(sorted(questions["gene"].unique()), name="gene")
-        values, known = np.zeros((len(conditions), len(genes))), np.zeros((len(conditions), len(genes)), dtype=bool)
-    else:
-        conditions, genes = truth.effects.conditions, truth.effects.genes
-        values = truth.effects.values.copy()
-        known = np.ones(values.shape, dtype=bool) if truth.effects.known is None else truth.effects.known.copy()
-    row = pd.MultiIndex.from_frame(conditions).get_indexer(pd.MultiIndex.from_frame(questions[keys].astype(str)))
-    column = genes.get_indexer(questions["gene"])
-    if truth.effects is None:
-        values[row, column] = questions["effect"].to_numpy()
-        known[row, column] = True
-    p_adjusted = np.full(values.shape, np.nan)
-    p_adjusted[row, column] = questions["p_adjusted"].to_numpy(dtype=np.float64)
-    own = np.zeros(values.shape, dtype=bool)
-    for position, targets in questions["targets"].groupby(row).first().items():
-        own[position] = genes.isin(str(targets).split("+"))
-    regimes = questions.loc[questions["regime"] != "ambiguous"].groupby(keys, observed=True)["regime"].first()
-    regime = regimes.astype(object).reindex(pd.MultiIndex.from_frame(conditions)).fillna("").to_numpy(dtype=object)
-    statistic = None if truth.effects is None else truth.effects.statistic
-    return Measured(conditions.assign(regime=regime), genes, values, known, p_adjusted, own, statistic)
-
-
 def expression(
     effects: Effects,
     truth: Truth,
@@ -240,7 +166,7 @@ def expression(
     Raises
     ------
     InputError
-        Where the truth has no effects, or the statistics differ.
+        Where the truth has no effects, the statistics differ, or a p-value of an effect that is predicted is none.
     """
     measured = measured_effects(truth)
     if measured.statistic is not None and effects.statistic != measured.statistic:
@@ -252,6 +178,8 @@ def expression(
         )
     if p_adjusted is not None and p_adjusted.shape != effects.values.shape:
         raise InputError("p-values do not fit the effects", key="p_adjusted", value=p_adjusted.shape)
+    if p_adjusted is not None:
+        _check_p_values(p_adjusted, effects)
     predicted, there, silent = laid_out(effects, measured)
     called, score = np.abs(predicted) > threshold, np.abs(predicted)
     if p_adjusted is not None:
@@ -282,23 +210,20 @@ def expression(
     )
 
 
-def laid_out(
-    effects: Effects, measured: Measured, *, values: np.ndarray | None = None, missing: float = 0.0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return predictions in the measured layout, which pairs have one, and which conditions have none."""
-    have = pd.MultiIndex.from_frame(effects.conditions)
-    row = have.get_indexer(pd.MultiIndex.from_frame(measured.conditions[["context", "perturbation"]]))
-    column = effects.genes.get_indexer(measured.genes)
-    ok = (row >= 0) & (effects.status[np.maximum(row, 0)] == "ok") if len(have) else np.zeros(len(row), dtype=bool)
-    rows, columns = np.flatnonzero(ok), np.flatnonzero(column >= 0)
-    there = np.zeros((len(row), len(column)), dtype=bool)
-    source = np.ix_(row[rows], column[columns])
-    target = np.ix_(rows, columns)
-    there[target] = True if effects.known is None else effects.known[source]
-    made = np.full(there.shape, missing)
-    made[target] = (effects.values if values is None else values)[source]
-    made[~there] = missing
-    return made, there, ~ok
+def _check_p_values(p_adjusted: np.ndarray, effects: Effects) -> None:
+    """Refuse what is no p-value: NaN would be a gene that is not called, at an arbitrary rank."""
+    predicted = np.repeat((effects.status == "ok")[:, None], len(effects.genes), axis=1)
+    if effects.known is not None:
+        predicted &= effects.known
+    wrong = predicted & ~((p_adjusted >= 0) & (p_adjusted <= 1))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise InputError(
+            "a p-value is from 0 to 1",
+            key="p_adjusted",
+            value=(*effects.conditions.iloc[row], effects.genes[column], float(p_adjusted[row, column])),
+            remedy="say of what was not tested that it is not known: Effects(known=...)",
+        )
 
 
 def _scored(
@@ -384,10 +309,15 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _strata(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    rows = {
-        str(name): {"n_conditions": len(part)} | {metric: value[0] for metric, value in _means(part).items()}
-        for name, part in table.groupby(column, sort=True)
-    }
+    rows: dict[str, dict[str, float]] = {}
+    for name, part in table.groupby(column, sort=True):
+        found = _means(part)
+        means = {metric: value[0] for metric, value in found.items()}
+        rows[str(name)] = {
+            "n_conditions": len(part),
+            **means,
+            **{f"n_{metric}": n for metric, (_, n, _) in found.items()},
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(column)
 
 

@@ -23,7 +23,7 @@ from pertbase.baselines.finetuned._rollouts import Rollouts
 from pertbase.baselines.finetuned._start import Start
 from pertbase.baselines.finetuned._steps import remove_checkpoints
 from pertbase.baselines.llm import Parsed
-from pertbase.baselines.llm._replies import read_reply
+from pertbase.baselines.llm._parsing._replies import read_reply
 from pertbase.errors import InputError
 from pertbase.folds import OUTCOMES, Training
 

@@ -17,8 +17,8 @@ from pertbase.baselines.finetuned._examples import some_of_each
 from pertbase.baselines.finetuned._rewards import Asked, Rewards, RewardSettings, asked_of
 from pertbase.baselines.finetuned._texts import RuleTexts, Text
 from pertbase.baselines.llm import LanguageModel, Parsed, Record, Request
+from pertbase.baselines.llm._parsing._replies import read_reply
 from pertbase.baselines.llm._prompts import Messages, Template
-from pertbase.baselines.llm._replies import read_reply
 from pertbase.errors import InputError, PertbaseError
 from pertbase.folds import OUTCOMES, Training
 from pertbase.knowledge import Triplet, signed_graph

@@ -20,19 +20,19 @@ Memory of a GPU is that of the weights and some room for prompts; four bits (``b
 a third. Sizes follow from the number of parameters; of these models, ``smollm2_135m`` is the one that was run here.
 """
 
-from pertbase.baselines.llm._ask import Account, Asker, BudgetReached
+from pertbase.baselines.llm._asking._ask import Account, Asker, BudgetReached
+from pertbase.baselines.llm._asking._settings import AskSettings, Prices
+from pertbase.baselines.llm._asking._store import ResponseStore
 from pertbase.baselines.llm._baseline import LanguageModel
 from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
 from pertbase.baselines.llm._clients._openai import OpenAIClient
 from pertbase.baselines.llm._clients._transformers import TransformersClient
 from pertbase.baselines.llm._clients._vllm import VLLMClient
 from pertbase.baselines.llm._counterfactual import EDITS, Follow, follow
-from pertbase.baselines.llm._parse import Parsed, parse, self_consistent
+from pertbase.baselines.llm._parsing._parse import Parsed, parse, self_consistent
 from pertbase.baselines.llm._prompts import Template, read_template
 from pertbase.baselines.llm._record import PRESETS, Encoder, Example, Level, Record, in_words
 from pertbase.baselines.llm._retrieval import TIERS, MajorityOfOptions, Retrieval, RetrievalVote, Retrieved
-from pertbase.baselines.llm._settings import AskSettings, Prices
-from pertbase.baselines.llm._store import ResponseStore
 from pertbase.baselines.llm._summer import Summer
 
 __all__ = [

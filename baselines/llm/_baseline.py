@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from pertbase.baselines.base import AnswerBaseline
-from pertbase.baselines.llm._ask import Asker
+from pertbase.baselines.llm._asking._ask import Asker
+from pertbase.baselines.llm._asking._settings import AskSettings
 from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
 from pertbase.baselines.llm._option_scores import letter_scores, likeliest, mean_scores, vote_shares
-from pertbase.baselines.llm._parse import Parsed, parse, self_consistent
+from pertbase.baselines.llm._parsing._parse import Parsed, parse, self_consistent
+from pertbase.baselines.llm._parsing._replies import place_in_reply, read_reply
 from pertbase.baselines.llm._prompts import Messages, Template, option_orders, read_template
 from pertbase.baselines.llm._record import Encoder, Example, Paths, Record, example_questions
-from pertbase.baselines.llm._replies import place_in_reply, read_reply
-from pertbase.baselines.llm._settings import AskSettings
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import OUTCOMES, SCORES, Answers, Inputs, Training
 

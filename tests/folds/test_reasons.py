@@ -138,7 +138,7 @@ def test_what_is_no_reason_is_refused_by_its_id(tmp_path: Path, triplets, said) 
     ("table", "said"),
     [
         (reasons([], ids=("z",)), "of no answer"),
-        (reasons([], [], ids=("a", "a")), "repeat an id"),
+        (reasons([], [], ids=("a", "a")), "1 reasons repeat an id.*'a'.*each answer one reason"),
         (pd.DataFrame({"id": ["a"]}), "lack a column"),
         (reasons([], text=[5]), "not a text"),
     ],

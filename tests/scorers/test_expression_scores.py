@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,60 @@ def test_effects_of_questions_do_where_there_is_no_matrix(random) -> None:  # ty
     assert holed.n_pairs == 8 * 30 - 10
     a, b = effects.values[0, 10:], truth.effects.values[0, 10:]
     assert holed.conditions["pearson_delta"].iloc[0] == pytest.approx(np.corrcoef(a, b)[0, 1])
+
+
+@pytest.mark.parametrize("matrix", [True, False])
+def test_an_effect_that_is_not_known_is_scored_as_if_it_were_not_there(random, matrix) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, p_adjusted = random
+    known = np.ones(p_adjusted.shape, dtype=bool)
+    known[0, 3:12] = known[5, 20] = False
+    # A question, with a p-value or without, whose effect is not known: as if it had not been asked.
+    asked = truth_of(np.where(known, truth.effects.values, np.nan), p_adjusted, matrix=False)
+    absent = truth_of(truth.effects.values, p_adjusted, matrix=False, known=known)
+    if matrix:
+        measured = Effects(truth.effects.values, effects.conditions, effects.genes, known=known)
+        asked, absent = (replace(one, effects=measured) for one in (asked, absent))
+    left, right = expression(effects, asked), expression(effects, absent)
+    assert left.n_pairs == known.sum()
+    pd.testing.assert_frame_equal(left.conditions, right.conditions)
+    pd.testing.assert_frame_equal(left.summary, right.summary)
+
+
+def test_what_is_asked_has_a_place_among_the_measured_effects(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, _ = random
+    measured = truth.effects
+    fewer_genes = Effects(measured.values[:, :-1], measured.conditions, measured.genes[:-1])
+    fewer_conditions = Effects(measured.values[1:], measured.conditions.iloc[1:], measured.genes)
+    for held, name in ((fewer_genes, "G29"), (fewer_conditions, "CRISPRi:T0")):
+        with pytest.raises(InputError, match=f"effects: is asked, and is not among .*{name}"):
+            expression(effects, replace(truth, effects=held))
+
+
+@pytest.mark.parametrize("value", [np.nan, -0.1, 1.5, np.inf])
+def test_a_predicted_p_value_is_one_or_the_effect_is_not_known(random, value) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, p_adjusted = random
+    p = p_adjusted.copy()
+    p[2, 4] = value
+    with pytest.raises(InputError, match=r"p_adjusted: a p-value is from 0 to 1 .*CRISPRi:T2.*G4.*known="):
+        expression(effects, truth, p_adjusted=p)
+    known = np.ones(p.shape, dtype=bool)
+    known[2, 4] = False
+    holed = Effects(effects.values, effects.conditions, effects.genes, known=known)
+    assert expression(holed, truth, p_adjusted=p).n_missing == 1
+
+
+def test_a_mean_of_a_part_stands_beside_the_number_it_is_over(random) -> None:  # type: ignore[no-untyped-def]
+    truth, effects, p_adjusted = random
+    p = p_adjusted.copy()
+    p[[1, 4]] = 0.6  # nothing is significant: no recall, no areas
+    truth = truth_of(truth.effects.values, p, contexts=["A"] * 4 + ["B"] * 4)
+    scores = expression(Effects(effects.values, truth.effects.conditions, effects.genes), truth)
+    for table, column in ((scores.by_context, "context"), (scores.by_regime, "regime")):
+        for name, part in scores.conditions.groupby(column):
+            for metric in set(EXPRESSION_METRICS) - {"de_spearman_sig"}:
+                assert table.loc[name, f"n_{metric}"] == part[metric].notna().sum()
+                assert table.loc[name, metric] == pytest.approx(part[metric].mean(), nan_ok=True)
+    assert scores.by_context["n_de_sig_genes_recall"].tolist() == [3, 3]
 
 
 def test_predicted_p_values_replace_the_threshold(random) -> None:  # type: ignore[no-untyped-def]

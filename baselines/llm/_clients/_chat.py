@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pertbase.baselines.llm._parsing._thoughts import without_thoughts
 from pertbase.baselines.llm._prompts import Messages
-from pertbase.baselines.llm._thoughts import without_thoughts
 
 __all__ = ["chat_text", "chat_tokens", "chat_turns", "ends_in_thought", "merged", "thinking_for"]
 

@@ -226,11 +226,11 @@ class TransformersClient(Client):
 
     def _prefix(self, prompts: Sequence[Sequence[int]]) -> State:
         """Return the state after what all prompts begin with; at least one token of each is left."""
-        from transformers import DynamicCache
+        from pertbase.baselines.llm._clients._layers import empty_cache
 
         _, model = self._load()
         length = min(common(prompts), min(map(len, prompts)) - 1) if prompts else 0
-        state = State(DynamicCache(config=model.config), list(prompts[0][:length]) if prompts else [], None)
+        state = State(empty_cache(model), list(prompts[0][:length]) if prompts else [], None)
         if length:
             _, state = self._forward([state.tokens], replace(state, tokens=[]))
             state = replace(state, tokens=list(prompts[0][:length]))

@@ -9,7 +9,16 @@ import pandas as pd
 
 from pertbase.errors import InputError, nearest
 
-__all__ = ["ANSWER_COLUMNS", "NAMED_BY", "OUTCOMES", "SCORES", "STATUSES", "clean_answers", "outcome_codes"]
+__all__ = [
+    "ANSWER_COLUMNS",
+    "NAMED_BY",
+    "OUTCOMES",
+    "SCORES",
+    "STATUSES",
+    "clean_answers",
+    "outcome_codes",
+    "refuse_repeated",
+]
 
 OUTCOMES = ("up", "down", "no_change")
 SCORES = tuple(f"score_{outcome}" for outcome in OUTCOMES)
@@ -47,15 +56,7 @@ def clean_answers(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
         raise InputError("an answer has no id", file=file, key="id", value=None, remedy="drop that row, or mend its id")
     ids = table["id"].astype(str)
     _plain_text(table, file)
-    repeated = ids.duplicated()
-    if repeated.any():
-        raise InputError(
-            f"{int(repeated.sum())} answers repeat an id",
-            file=file,
-            key="id",
-            value=ids[repeated].iloc[0],
-            remedy="give one answer a question",
-        )
+    refuse_repeated(ids, "answers", file, remedy="give one answer a question")
     outcomes = _words(table["outcome"], OUTCOMES, "outcome", file)
     has = np.asarray(pd.notna(outcomes))
     own = np.where(has, "ok", "no_answer").astype(object)
@@ -83,6 +84,19 @@ def clean_answers(table: pd.DataFrame, file: str | None) -> pd.DataFrame:
             **{name: scores[:, column] for column, name in enumerate(SCORES)},
         }
     )
+
+
+def refuse_repeated(ids: pd.Series, what: str, file: str | None, *, remedy: str) -> None:
+    """Raise where an id stands twice, with how many rows repeat one and the first of these."""
+    repeated = ids.duplicated()
+    if repeated.any():
+        raise InputError(
+            f"{int(repeated.sum())} {what} repeat an id",
+            file=file,
+            key="id",
+            value=ids[repeated].iloc[0],
+            remedy=remedy,
+        )
 
 
 def _words(column: pd.Series, known: tuple[str, ...], key: str, file: str | None) -> np.ndarray:

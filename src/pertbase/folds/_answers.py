@@ -13,7 +13,7 @@ import pandas as pd
 
 from pertbase._html import shown
 from pertbase._io import read_jsonl, read_parquet, write_aside, write_jsonl
-from pertbase.errors import InputError
+from pertbase.errors import InputError, nearest
 from pertbase.folds._answer_table import (
     ANSWER_COLUMNS,
     NAMED_BY,
@@ -139,7 +139,7 @@ class Answers:
 
     @classmethod
     def read(cls, path: str | Path) -> Answers:
-        """Read Parquet, JSONL or CSV; see :func:`read_answers`."""
+        """Read Parquet, JSONL, CSV or TSV; see :func:`read_answers`."""
         return read_answers(path)
 
     def __repr__(self) -> str:
@@ -174,14 +174,42 @@ def _with_ids(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> pd.Da
     asked = pd.MultiIndex.from_frame(questions[names].astype(str))
     rows = asked.get_indexer(pd.MultiIndex.from_frame(table[names].astype(str)))
     if (rows < 0).any():
+        strange = table.loc[rows < 0, names].astype(str)
         raise InputError(
-            f"{int((rows < 0).sum())} answers are to questions that are not asked",
+            f"{len(strange):,} answers are to questions that are not asked",
             file=path,
             key=", ".join(names),
-            value=tuple(table.loc[rows < 0, names].iloc[0]),
-            remedy="`pertbase folds questions fold_dir=FOLDER output=FILE.csv` writes what is asked",
+            value=tuple(strange.iloc[0]),
+            remedy=f"{_spelt(strange, questions)}`pertbase folds questions fold_dir=FOLDER output=FILE.csv` writes "
+            "what is asked",
         )
     return table.assign(id=questions["id"].to_numpy(dtype=object)[rows])
+
+
+def _spelt(strange: pd.DataFrame, questions: pd.DataFrame) -> str:
+    """Return how the fold spells what the first of some strange answers names, where one of its names is strange.
+
+    Others' tables name targets alone; a perturbation of a fold says by which mechanism (``CRISPRi:A``), and for a
+    compound at which dose.
+    """
+    first = strange.iloc[0]
+    told = []
+    for column in NAMED_BY:
+        known = questions[column].astype(str).unique()
+        if first[column] in known:
+            continue
+        same = {_bare(name): name for name in known}.get(_bare(first[column]))
+        if same is not None:
+            told.append(f"the fold writes {column} as {same!r}, not {first[column]!r}; ")
+        elif len(known):
+            example = nearest(first[column], known) or known[0]
+            told.append(f"the fold has no {column} {first[column]!r}, and writes for example {example!r}; ")
+    return "".join(told)
+
+
+def _bare(name: str) -> str:
+    """Return a perturbation's name without mechanisms: ``A+B`` for ``CRISPRi:A+CRISPRi:B``, in lower case."""
+    return "+".join(part.rpartition(":")[2] for part in name.split("+")).lower()
 
 
 def _refuse_torn(table: pd.DataFrame, questions: pd.DataFrame, path: Path) -> None:
@@ -219,7 +247,7 @@ def _refuse_misspelled(table: pd.DataFrame, path: Path) -> None:
 
 
 def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> Answers:
-    """Read answers from Parquet, JSONL or CSV (with or without a byte-order mark).
+    """Read answers from Parquet, JSONL, CSV or TSV (both with or without a byte-order mark).
 
     Parameters
     ----------
@@ -247,9 +275,10 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
             table = read_parquet(path)
         elif path.suffix == ".jsonl":
             table = read_jsonl(path)
-        elif path.suffix == ".csv":
+        elif path.suffix in (".csv", ".tsv"):
             table = pd.read_csv(
                 path,
+                sep="\t" if path.suffix == ".tsv" else ",",
                 encoding="utf-8-sig",
                 dtype={"id": str, "outcome": str, "status": str},
                 keep_default_na=False,
@@ -258,7 +287,7 @@ def read_answers(path: str | Path, *, questions: pd.DataFrame | None = None) -> 
                 float_precision="round_trip",
             )
         else:
-            raise InputError("answers are .parquet, .jsonl or .csv", file=path, value=path.suffix)
+            raise InputError("answers are .parquet, .jsonl, .csv or .tsv", file=path, value=path.suffix)
     except (
         OSError,
         UnicodeDecodeError,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pertbase._io import read_parquet, write_aside
 from pertbase.errors import InputError, PertbaseError
+from pertbase.folds._answer_table import refuse_repeated
 from pertbase.knowledge._triplets import Triplet
 
 __all__ = [
@@ -50,9 +51,7 @@ def clean_reasons(table: pd.DataFrame, ids: np.ndarray, file: str | None = None)
         if column not in table.columns:
             raise InputError("reasons lack a column", file=file, key=column, value=list(table.columns), remedy=_REMEDY)
     own = table["id"].astype(str)
-    repeated = own.duplicated()
-    if repeated.any():
-        raise InputError("reasons repeat an id", file=file, key="id", value=own[repeated].iloc[0])
+    refuse_repeated(own, "reasons", file, remedy="give each answer one reason")
     strange = pd.Index(ids).get_indexer(own) < 0
     if strange.any():
         raise InputError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -12,8 +11,6 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-
-sys.path.append(str(Path(__file__).parent))  # for the proxy beside this file
 
 from pertbase.baselines.llm import Client, Response
 from pertbase.folds import OUTCOMES, Effects, Inputs, Perturbation, Training

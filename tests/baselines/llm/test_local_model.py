@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,44 @@ def test_replies_are_those_of_one_prompt_at_a_time(client):
         assert response.reply_tokens == len(cut)
         assert response.finish == ("length" if not ends else "stop" if response.text.strip() else "empty")
         assert response.prompt_tokens == ids.shape[1]
+
+
+def test_a_cache_with_room_holds_what_one_that_is_joined_anew_holds(client):
+    """Whatever is done to it between two reads, and whichever branch was read before: the bits are the same."""
+    from transformers import DynamicCache
+
+    from pertbase.baselines.llm._clients._layers import RoomyLayer, empty_cache
+    from pertbase.baselines.llm._clients._state import cache_name
+
+    _, model = client._load()
+    tokens = torch.randint(5, 40, (6, 300), generator=torch.Generator().manual_seed(0))
+    said = {}
+    for roomy in (False, True):
+        kept = empty_cache(model) if roomy else DynamicCache(config=model.config)
+        assert all(isinstance(layer, RoomyLayer) is roomy for layer in kept.layers)
+        logits = []
+
+        def read(cache, rows, begin, end, logits=logits):
+            ids = tokens[rows, begin:end]
+            with torch.inference_mode():
+                logits.append(model(input_ids=ids, **{cache_name(model): cache}, use_cache=True).logits.flatten())
+
+        read(kept, [0], 0, 40)
+        branches = [deepcopy(kept) for _ in range(2)]
+        for rows, branch in zip(([1, 2], [3, 4, 5]), branches, strict=True):
+            branch.batch_repeat_interleave(len(rows))
+            for end in range(41, 120):  # one at a time, past the end of the room
+                read(branch, rows, end - 1, end)
+        read(kept, [0], 40, 45)  # what branches read is not in it
+        branches[1].crop(-20)
+        read(branches[1], [3, 4, 5], 200, 210)
+        branches[1].batch_select_indices(torch.tensor([2, 0]))
+        read(branches[1], [5, 3], 210, 290)
+        read(branches[0], [1, 2], 250, 251)
+        branches[0].reset()
+        read(branches[0], [1, 2], 7, 30)
+        said[roomy] = torch.cat(logits)
+    assert torch.equal(said[True], said[False])
 
 
 def test_what_is_left_is_asked_in_the_batches_it_would_have_been_in(client):

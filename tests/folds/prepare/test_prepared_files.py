@@ -103,6 +103,15 @@ def test_report_reads_as_text() -> None:
     assert report.conditions.loc["a", "conditions"] == 2
 
 
+def test_a_context_of_controls_alone_has_no_smallest_condition() -> None:
+    adata = study(counts())
+    adata.obs.loc[adata.obs["line"] == "b", "what"] = "ctrl"
+    _, report = prepare(adata, name="s", **ASKED)
+    assert report.conditions.loc["b"].tolist() == [45, 45, 0, pd.NA]
+    assert report.conditions.loc["a", "smallest"] == 15
+    assert "<NA>" in str(report)
+
+
 def test_names_with_commas_slashes_spaces_and_other_scripts_survive(tmp_path: Path) -> None:
     adata = study(counts())
     odd = {"ctrl": "ctrl", "G1": "2-[4,5-di/hydro] β-estradiol, (+)", "G2": "紫杉醇"}

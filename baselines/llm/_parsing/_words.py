@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from pertbase.baselines.llm._negations import (
+from pertbase.baselines.llm._parsing._negations import (
     CHANGED,
     HEDGED,
     HOLDER,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pertbase._io import canonical_json, sha256_text
-from pertbase.baselines.llm._budget import Budget, BudgetReached, counts_nothing
+from pertbase.baselines.llm._asking._budget import Budget, BudgetReached, counts_nothing
+from pertbase.baselines.llm._asking._round import Round
+from pertbase.baselines.llm._asking._settings import AskSettings
+from pertbase.baselines.llm._asking._store import ResponseStore, store_folder
 from pertbase.baselines.llm._clients._base import Client, Request, Response, Sampling
-from pertbase.baselines.llm._round import Round
-from pertbase.baselines.llm._settings import AskSettings
-from pertbase.baselines.llm._store import ResponseStore, store_folder
 
 __all__ = ["Account", "Asker", "BudgetReached"]
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pertbase.baselines.llm._budget import Budget, BudgetReached
+from pertbase.baselines.llm._asking._budget import Budget, BudgetReached
+from pertbase.baselines.llm._asking._store import ResponseStore
 from pertbase.baselines.llm._clients._base import Client, Request, Response
-from pertbase.baselines.llm._store import ResponseStore
 from pertbase.errors import InputError, PertbaseError
 
 __all__ = ["MOST_FAILED", "MOST_REJECTED", "Round"]
@@ -142,13 +142,16 @@ class Round:
                 "without letters: baseline.orders=0",
             )
         if self._in_a_row >= MOST_FAILED and self.left:
-            raise PertbaseError(
-                f"{self._in_a_row} requests in a row got no response after {self._attempts} attempts each; the last "
-                f"error: {self._failed[-1].error}",
-                key="client",
-                value=self._client.title,
-                remedy="see that the server is there; what came back is kept, and the same command asks the rest",
-            )
+            remedy = "see that the server is there; what came back is kept, and the same command asks the rest"
+            raise self._unanswered(f"{self._in_a_row} requests in a row", remedy)
+
+    def _unanswered(self, told: str, remedy: str) -> PertbaseError:
+        return PertbaseError(
+            f"{told} got no response after {self._attempts} attempts each; the last error: {self._failed[-1].error}",
+            key="client",
+            value=self._client.title,
+            remedy=remedy,
+        )
 
     def stopped(self) -> None:
         """Keep what was held back and is beyond doubt by now; nothing more will come."""
@@ -165,13 +168,8 @@ class Round:
         """
         self._judge(ended=True)
         if self._failed:
-            raise PertbaseError(
-                f"{len(self._failed)} of {len(self._requests)} requests got no response after {self._attempts} "
-                f"attempts each; the last error: {self._failed[-1].error}",
-                key="client",
-                value=self._client.title,
-                remedy="the same command asks them again, and nothing else",
-            )
+            told = f"{len(self._failed)} of {len(self._requests)} requests"
+            raise self._unanswered(told, "the same command asks them again, and nothing else")
         if self._letters[True]:
             _log.warning(
                 "%s: %d of %d questions have no scores: fewer than two letters are among the likeliest next words",

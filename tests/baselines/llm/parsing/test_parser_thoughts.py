@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pertbase.baselines.llm import parse
-from pertbase.baselines.llm._parse import answer_place
-from pertbase.baselines.llm._thoughts import without_thoughts
+from pertbase.baselines.llm._parsing._parse import answer_place
+from pertbase.baselines.llm._parsing._thoughts import without_thoughts
 from pertbase.folds import STATUSES
 
 TAGS = [

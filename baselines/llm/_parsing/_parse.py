@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pertbase.baselines.llm._objects import ANSWER_KEYS, clean, key_of, objects, place_of_answer, whole_object
-from pertbase.baselines.llm._thoughts import without_fence, without_thoughts
-from pertbase.baselines.llm._words import in_short, outcomes_in
+from pertbase.baselines.llm._parsing._objects import ANSWER_KEYS, clean, key_of, objects, place_of_answer, whole_object
+from pertbase.baselines.llm._parsing._thoughts import without_fence, without_thoughts
+from pertbase.baselines.llm._parsing._words import in_short, outcomes_in
 from pertbase.folds import OUTCOMES, STATUSES, vote
 from pertbase.folds._reasons import MOST_TRIPLETS
 from pertbase.knowledge._triplets import Triplet

@@ -19,7 +19,7 @@ from pertbase.baselines.llm import (
     Sampling,
     TransformersClient,
 )
-from pertbase.baselines.llm._store import store_folder
+from pertbase.baselines.llm._asking._store import store_folder
 from pertbase.errors import InputError
 
 REPLY = '{"triplets": [], "answer": "up"}'

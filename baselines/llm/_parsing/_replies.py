@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pertbase.baselines.llm._parse import Parsed, answer_place, parse
+from pertbase.baselines.llm._parsing._parse import Parsed, answer_place, parse
 from pertbase.baselines.llm._prompts import Template
 from pertbase.baselines.llm._record import Record
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pertbase.baselines.llm import parse
-from pertbase.baselines.llm._parse import answer_place
+from pertbase.baselines.llm._parsing._parse import answer_place
 from pertbase.folds import STATUSES, Answers
 from pertbase.knowledge import Triplet
 

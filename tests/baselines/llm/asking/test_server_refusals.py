@@ -9,7 +9,7 @@ import pytest
 from fault_proxy import Proxy, completion, running
 
 from pertbase.baselines.llm import Asker, AskSettings, BudgetReached, LanguageModel, OpenAIClient, Request, Sampling
-from pertbase.baselines.llm._round import MOST_FAILED, MOST_REJECTED
+from pertbase.baselines.llm._asking._round import MOST_FAILED, MOST_REJECTED
 from pertbase.errors import InputError, PertbaseError
 
 pytest.importorskip("openai")

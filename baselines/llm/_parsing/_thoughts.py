@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from pertbase.baselines.llm._objects import objects, whole_object
+from pertbase.baselines.llm._parsing._objects import objects, whole_object
 
 __all__ = ["without_fence", "without_thoughts"]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pertbase.baselines.llm import parse
-from pertbase.baselines.llm._words import outcomes_in
+from pertbase.baselines.llm._parsing._words import outcomes_in
 from pertbase.folds import OUTCOMES
 
 WORDS = {

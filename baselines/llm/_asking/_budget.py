@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pertbase.baselines.llm._asking._settings import AskSettings, Prices
 from pertbase.baselines.llm._clients._base import Response
-from pertbase.baselines.llm._settings import AskSettings, Prices
 from pertbase.errors import InputError, PertbaseError
 
 __all__ = ["Budget", "BudgetReached"]

@@ -28,7 +28,7 @@ class AskSettings:
     device
         Of a local model: ``cpu``, ``cuda``, ``cuda:1``; a GPU where there is one, if not given.
     batch_size
-        Prompts that a local model reads at once.
+        Requests that a local model reads at once; for letters, as many prompts as there are orders each.
     concurrency
         Requests that a server has at once.
     requests_per_minute

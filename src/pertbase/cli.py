@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pertbase.errors import InputError, PertbaseError, unknown_name
+from pertbase.errors import InputError, PertbaseError, nearest, unknown_name
 
 __all__ = ["main"]
 
@@ -44,6 +44,7 @@ pertbase: perturbation-model baselines on the same folds, with the same answers 
   pertbase list baselines|folds|data|adapters|trainers|experiments|manifests|graphs|paths
   pertbase list baselines NAME               its options, with defaults and meaning; so for folds, data, adapters, ...
   pertbase new baseline NAME                 a plug-in to start from, with its test
+  pertbase COMMAND --help                    every option of a command, with examples: `pertbase folds make --help`
 
 Options of run and folds: --config-dir FOLDER (a folder of yours with baseline/, data/, ...), dry_run=true; of an
 experiment, part=gpu or part=all for what it leaves to a GPU.
@@ -71,13 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in _COMMANDS:
             raise unknown_name("command", name, _COMMANDS)
         if any(text in ("-h", "--help") for text in arguments[1:]):
-            print(USAGE, end="")
-            if name == "prepare":
-                from inspect import getdoc
+            from pertbase.runs._commands._help import help_text
 
-                from pertbase.folds import PrepareOptions
-
-                print(f"\nprepare input=FILE output=FILE OPTION=VALUE ...\n\n{getdoc(PrepareOptions)}")
+            print(help_text(arguments))
             return 0
         return _COMMANDS[name](arguments[1:])
     except PertbaseError as error:
@@ -109,7 +106,7 @@ def _options(arguments: Sequence[str], known: Sequence[str], required: Sequence[
         found[key] = value
     for key in required:
         if not found.get(key):
-            raise InputError("is missing", key=key, remedy=f"add {key}=...; `pertbase --help` shows examples")
+            raise InputError("is missing", key=key, remedy=f"add {key}=...; with --help the command shows examples")
     return found
 
 
@@ -126,8 +123,24 @@ def _config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
         folder = value if sign else next(remaining, "")
         if not folder:
             raise InputError("needs a folder", key="--config-dir")
-        folders.append(Path(folder))
+        folders.append(_folder(Path(folder)))
     return rest, folders
+
+
+def _folder(path: Path) -> Path:
+    """Return a folder of configurations, or raise with the one beside it that may have been meant."""
+    if path.is_dir():
+        return path
+    above = path.resolve().parent
+    close = nearest(path.name, [item.name for item in above.iterdir() if item.is_dir()]) if above.is_dir() else None
+    raise InputError(
+        "is no folder" if path.exists() else "there is no such folder",
+        file=path,
+        key="--config-dir",
+        remedy=f"did you mean {str(path.parent / close)!r}?"
+        if close
+        else "check the name; it holds baseline/, data/, ..",
+    )
 
 
 def _true(options: dict[str, str], key: str) -> bool:
@@ -140,7 +153,14 @@ def _true(options: dict[str, str], key: str) -> bool:
 # -- run ----------------------------------------------------------------------------------------------------
 
 
+def _tell(line: str) -> None:
+    """Say what is being done on standard error: what is printed stays what was asked for."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def _run(arguments: list[str]) -> int:
+    if any(text in ("-m", "--multirun") for text in arguments):
+        _tell("planning ...")  # before anything heavy is imported
     from pertbase.runs import run_session
     from pertbase.runs._session import summary
 
@@ -150,7 +170,7 @@ def _run(arguments: list[str]) -> int:
     dry = _true(dict(text.split("=", 1) for text in rest if text.startswith("dry_run=")), "dry_run")
     rest = [text for text in rest if not text.startswith("dry_run=")]
     outcomes = run_session(
-        rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True)
+        rest, multirun=multirun, config_dirs=folders, dry_run=dry, say=lambda line: print(line, flush=True), tell=_tell
     )
     if dry:
         from pertbase.runs._commands._list import costs
@@ -164,8 +184,9 @@ def _run(arguments: list[str]) -> int:
 
 def _status(arguments: list[str]) -> int:
     from pertbase.runs import find_runs
+    from pertbase.runs._commands._help import options_of
 
-    options = _options(arguments, ("runs",))
+    options = _options(arguments, options_of("status"))
     found = find_runs(options.get("runs", "runs"))
     states = []
     for run in found:
@@ -215,16 +236,9 @@ def _effects(arguments: list[str]) -> int:
 
 def _prepare(arguments: list[str]) -> int:
     from pertbase.folds import prepare_file
+    from pertbase.runs._commands._help import options_of
 
-    options = {}
-    for text in arguments:
-        key, sign, value = text.partition("=")
-        if not sign:
-            raise InputError("is not of the form key=value", key="command line", value=text)
-        options[key] = value
-    for key in ("input", "output"):
-        if not options.get(key):
-            raise InputError("is missing", key=key, remedy=f"add {key}=FILE")
+    options = _options(arguments, options_of("prepare"), ("input", "output"))
     print(prepare_file(options.pop("input"), options.pop("output"), **options))
     return 0
 
@@ -240,13 +254,14 @@ def _list(arguments: list[str]) -> int:
 
 
 def _new(arguments: list[str]) -> int:
+    from pertbase.runs._commands._help import options_of
     from pertbase.runs._commands._new import new_baseline
 
     if len(arguments) < 2 or arguments[0] != "baseline":
         raise InputError(
             "makes a baseline", key="new", value=" ".join(arguments), remedy="write: pertbase new baseline NAME"
         )
-    options = _options(arguments[2:], ("output",))
+    options = _options(arguments[2:], options_of("new baseline"))
     for path in new_baseline(arguments[1], Path(options.get("output", "."))):
         print(path)
     return 0

@@ -17,7 +17,7 @@ import yaml
 
 from pertbase.cli import _COMMANDS, _config_dirs, _options, main
 from pertbase.runs import Names
-from pertbase.runs._commands._report import _OPTIONS
+from pertbase.runs._commands._help import options_of
 from pertbase.runs._compose import defaults, expand
 from pertbase.runs._experiment import read_experiment
 from pertbase.runs._options import class_of
@@ -158,7 +158,7 @@ def _understood(name: str, arguments: list[str], capsys: pytest.CaptureFixture[s
         for job in jobs[:5]:
             plan_of(job, names, {})
     elif name == "report":
-        options = _options(rest, _OPTIONS)
+        options = _options(rest, options_of("report"))
         if "experiment" in options:
             assert read_experiment(options["experiment"], names).table is not None
     else:

@@ -181,7 +181,8 @@ def test_runs_are_made_as_the_command_makes_them_and_told_again(
     said: list[str] = []
     session = pb.run(*asked, "baseline=mine,no_change", config_dir="conf", say=said.append)
     assert repr(session) == "1 done, 1 already complete"
-    assert len(said) == 2
+    assert said[:2] == ["planning 2 runs: 2 baselines", "loading data set small"]
+    assert [line[:5] for line in said[2:]] == ["[1/2]", "[2/2]"]
     assert set(pb.read_runs("runs")["combinatorial"]["mine"].answers().table["outcome"]) == {"up"}
     assert "2 already complete" in repr(pb.run(*asked, "baseline=mine,no_change", config_dir="conf", say=said.append))
     with pytest.raises(InputError, match="baseline"):

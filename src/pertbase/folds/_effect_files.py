@@ -23,6 +23,9 @@ __all__ = ["UNITS", "EffectTableOptions", "read_effect_table", "read_predictions
 UNITS: Mapping[str, float] = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
 """Unit of the effects in a file -> what they are multiplied by to become natural logs."""
 
+_MOST_CELLS = 2.0**53
+"""Beyond which a number that is read need not be the one that is written."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EffectTableOptions:
@@ -58,7 +61,7 @@ class EffectTableOptions:
     standard_error
         The column of the effect's standard error.
     n_cells
-        The column of the perturbed cells' number.
+        The column of the perturbed cells' number, whole; 0 or empty where it is not known.
     split
         The column of the split that is shipped, one value a condition.
     regime
@@ -179,8 +182,7 @@ def read_effect_table(path: str | Path, *, name: str | None = None, **options: A
     table["p_value"] = of_error if chosen.p_value is None else _numbers(raw, chosen.p_value, path)
     table["p_adjusted"] = _adjusted(table) if chosen.p_adjusted is None else _numbers(raw, chosen.p_adjusted, path)
     table["standard_error"] = error
-    counted = _numbers(raw, chosen.n_cells, path)
-    table["n_cells"] = np.where(np.isnan(counted), 0, counted).astype(np.int64)
+    table["n_cells"] = _counts(raw, chosen.n_cells, path)
     if chosen.regime is not None:
         table["regime"] = _texts(raw, chosen.regime, path)
     if chosen.split is not None:
@@ -341,6 +343,22 @@ def _numbers(raw: pd.DataFrame, column: str | None, path: Path) -> np.ndarray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"has values that are not numbers ({error})", file=path, key=column) from error
+
+
+def _counts(raw: pd.DataFrame, column: str | None, path: Path) -> np.ndarray:
+    """Return a column as whole numbers, 0 where it is empty, which stands for a number that is not known."""
+    numbers = _numbers(raw, column, path)
+    empty = np.isnan(numbers)
+    wrong = ~empty & ~((numbers >= 0) & (numbers < _MOST_CELLS) & (numbers == np.floor(numbers)))
+    if wrong.any():
+        raise InputError(
+            "is no number of cells",
+            file=path,
+            key=column,
+            value=float(numbers[wrong][0]),
+            remedy="write a whole number, or leave it empty where it is not known",
+        )
+    return np.where(empty, 0, numbers).astype(np.int64)
 
 
 def _adjusted(table: pd.DataFrame) -> np.ndarray:

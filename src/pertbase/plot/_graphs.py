@@ -67,9 +67,10 @@ def coverage(fold: Fold, graph: SignedGraph | None = None, *, ax: Axes | None = 
     table = graph_coverage(fold, graph)
     shown = graph or fold.graph
     ax = canvas(ax, width=7.2, height=row_height(len(table)))
-    shares = table["share"].fillna(0).to_numpy()
-    ax.barh(range(len(table)), 1.0, color=_REST, height=0.7)
-    ax.barh(range(len(table)), shares, color=_BAR, height=0.7)
+    # A share of nothing is none: its row stays empty.
+    rows = table["share"].notna().to_numpy().nonzero()[0]
+    ax.barh(rows, 1.0, color=_REST, height=0.7)
+    ax.barh(rows, table["share"].to_numpy()[rows], color=_BAR, height=0.7)
     for row, line in enumerate(table.itertuples()):
         ax.text(1.01, row, f"{line.n:,} of {line.of:,}", va="center", fontsize="small")
     rows_axis(ax, [str(name) for name in table.index])

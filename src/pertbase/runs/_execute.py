@@ -17,6 +17,7 @@ from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import Answers, Effects, Fold, FoldMaker, Inputs, Training
 from pertbase.folds._reasons import write_reasons
 from pertbase.runs._guard import ForeignError, first_line, guarded
+from pertbase.runs._located import located
 from pertbase.runs._parameters import check_parameters
 from pertbase.runs._plan import DataShelf, Plan
 from pertbase.runs._reports._reasons import Knowledge, score_reasons, write_reason_records
@@ -56,10 +57,17 @@ class Outcome:
     seconds: float = 0.0
 
 
-def execute(plan: Plan, shelf: DataShelf, *, begun: Callable[[str], None] = lambda what: None) -> Outcome:
+def execute(
+    plan: Plan,
+    shelf: DataShelf,
+    *,
+    begun: Callable[[str], None] = lambda what: None,
+    preparing: Callable[[str], None] = lambda what: None,
+) -> Outcome:
     """Run a plan, or take it up again, and return how it ended. Failures are recorded, not raised.
 
-    ``begun`` is told of a run that trains when it begins: it takes long.
+    ``begun`` is told of a run that trains when it begins, ``preparing`` of a fold that has to be made first: both take
+    long.
     """
     started, what = time.monotonic(), str(plan)
     try:
@@ -69,8 +77,11 @@ def execute(plan: Plan, shelf: DataShelf, *, begun: Callable[[str], None] = lamb
         # Before anything is written: two screens of one name would be taken for one another.
         run.refuse_another_screen(plan.config["data"], maker.data.name, maker.data.hash)
         # Looked at before the folder is made: a run that is skipped leaves nothing behind.
-        fold = maker.build(plan.spec, plan.runs / FOLDS)
-        baseline = instantiate(plan.config["baseline"], "baseline")
+        root = plan.runs / FOLDS
+        if not any(root.glob(f"*-{maker.hash(plan.spec)[:12]}/fold.yaml")):
+            preparing(f"making fold {plan.spec.name} of {maker.data.name}")
+        fold = maker.build(plan.spec, root)
+        baseline = instantiate(plan.config["baseline"], "baseline", file=plan.file)
         reason = guarded(lambda: _cannot(baseline, fold))
         if reason:
             return Outcome(what, "skipped", reason)
@@ -166,8 +177,8 @@ def _record(plan: Plan, maker: FoldMaker, fold: Fold, baseline: Any, trainer: Ma
     }
 
 
-def instantiate(config: Mapping[str, Any], what: str) -> Any:
-    """Return the object a configuration with ``_target_`` describes.
+def instantiate(config: Mapping[str, Any], what: str, *, file: str | None = None) -> Any:
+    """Return the object a configuration with ``_target_`` describes; ``file`` is where it stands, for errors.
 
     Raises
     ------
@@ -179,6 +190,8 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
 
     if not isinstance(config, Mapping) or "_target_" not in config:
         raise InputError(f"a {what} is described by the class in _target_", key=f"{what}._target_", value=config)
+    if isinstance(config["_target_"], str):
+        located(config["_target_"], f"{what}._target_", file=file)
     check_parameters(config, what)
     try:
         # plain lists and dictionaries, which a baseline can keep and write down
@@ -188,11 +201,11 @@ def instantiate(config: Mapping[str, Any], what: str) -> Any:
         if isinstance(cause, PertbaseError):
             raise cause from error
         raise InputError(
-            f"cannot be made: {first_line(cause)}",
+            f"cannot be made: {type(cause).__name__}: {first_line(cause)}",
+            file=file,
             key=f"{what}._target_",
             value=config["_target_"],
-            remedy="check the name and the parameters; packages are looked for beside --config-dir, in the working "
-            "directory and among what is installed",
+            remedy="check the parameters",
         ) from error
 
 

@@ -77,6 +77,15 @@ class Names:
         if name not in options:
             raise unknown_name(group, name, options)
 
+    def file_of(self, group: str, name: str) -> str | None:
+        """Return the file that says what a name means; None for a plug-in's entry point."""
+        # The user's win over ours, and among the user's the last.
+        for root in (*reversed(self.config_dirs), files("pertbase.conf")):
+            place = root.joinpath(group, f"{name}.yaml")
+            if place.is_file():
+                return str(place)
+        return None
+
     def costly(self, group: str) -> set[str]:
         """Return the options that a pattern does not mean: language baselines, and data sets that would be fetched."""
         found = {name for name in self.options(group) if name.startswith(_LANGUAGE)}

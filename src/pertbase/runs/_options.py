@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from pertbase.errors import InputError
 from pertbase.runs._compose import defaults
 from pertbase.runs._docstrings import meaning_of, parameters, referenced
+from pertbase.runs._located import located
 from pertbase.runs._names import Names
 
 __all__ = ["OWNERS", "Option", "Part", "class_of", "parts"]
@@ -73,7 +73,7 @@ def parts(group: str, name: str, names: Names) -> list[Part]:
     """
     names.check(group, name)
     config = defaults(group, name, names)
-    owner = class_of(group, config)
+    owner = class_of(group, config, file=names.file_of(group, name))
     key = f"adapters.{name}" if group == "adapter" else group
     found = [Part(f"{group}={name}", names.options(group)[name], tuple(_options(key, config, owner)))]
     if group == "baseline" and hasattr(owner, "workspace"):
@@ -83,7 +83,7 @@ def parts(group: str, name: str, names: Names) -> list[Part]:
     return found
 
 
-def class_of(group: str, config: Mapping[str, Any]) -> Any:
+def class_of(group: str, config: Mapping[str, Any], *, file: str | None = None) -> Any:
     """Return the class or function that a configuration is given to.
 
     Raises
@@ -91,20 +91,7 @@ def class_of(group: str, config: Mapping[str, Any]) -> Any:
     InputError
         Where it cannot be imported.
     """
-    path = str(config.get("_target_") or OWNERS.get(group, ""))
-    module, _, name = path.rpartition(".")
-    try:
-        from importlib import import_module
-
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"cannot be imported ({error})",
-            key=f"{group}._target_",
-            value=path,
-            remedy="check the name; packages are looked for beside --config-dir, in the working directory and among "
-            "what is installed",
-        ) from error
+    return located(str(config.get("_target_") or OWNERS.get(group, "")), f"{group}._target_", file=file)
 
 
 def _options(prefix: str, config: Mapping[str, Any], owner: Any) -> Iterator[Option]:

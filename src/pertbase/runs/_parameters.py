@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pertbase.errors import InputError, unknown_name
+from pertbase.runs._located import located
 
 __all__ = ["check_parameters"]
 
@@ -50,12 +51,9 @@ def check_parameters(config: Mapping[str, Any], where: str) -> None:
 
 def _located(target: str) -> Any:
     """Return the class or function of a ``_target_``; None where there is none, which who makes it says better."""
-    from hydra.errors import HydraException
-    from hydra.utils import get_object
-
     try:
-        return get_object(target)
-    except (HydraException, ImportError, ValueError):
+        return located(target, "_target_")
+    except InputError:
         return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from pertbase._io import canonical_json
 from pertbase.errors import InputError, PertbaseError, UnsupportedError
 from pertbase.folds import FoldMaker, FoldSpec
-from pertbase.runs._compose import compose, seed_of, split_override
+from pertbase.runs._compose import Composer, compose, seed_of, split_override
 from pertbase.runs._guard import ForeignError, guarded
+from pertbase.runs._located import located
 from pertbase.runs._names import Names
 from pertbase.runs._store import Run, run_folder
 
@@ -35,6 +36,8 @@ class Plan:
         The fold.
     preset
         The baseline's, where it is not the one it has when none is given; else empty.
+    file
+        Where the baseline's configuration lies, to be named where its class cannot be imported.
     """
 
     config: Mapping[str, Any]
@@ -42,6 +45,7 @@ class Plan:
     baseline: str
     spec: FoldSpec
     preset: str = ""
+    file: str | None = None
 
     @property
     def seed(self) -> int:
@@ -91,9 +95,16 @@ class Skip:
 
 
 class DataShelf:
-    """Data sets, each loaded once, with their fold makers."""
+    """Data sets, each loaded once, with their fold makers.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tell
+        Takes a line before a data set is loaded, which may take minutes.
+    """
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+        self._tell = tell
         self._makers: dict[str, FoldMaker | PertbaseError] = {}
 
     def maker(self, config: Mapping[str, Any]) -> FoldMaker:
@@ -108,7 +119,11 @@ class DataShelf:
 
         key = canonical_json(config)
         if key not in self._makers:
+            if self._tell is not None:
+                self._tell(f"loading data set {config.get('name') or config.get('path') or config.get('_target_')}")
             try:
+                if isinstance(target := config.get("_target_"), str):
+                    located(target, "data._target_")
                 self._makers[key] = FoldMaker(guarded(lambda: load_data(dict(config))))
             except ForeignError as error:
                 self._makers[key] = PertbaseError(
@@ -148,7 +163,7 @@ def make_plans(asked: Sequence[Plan], shelf: DataShelf) -> list[Plan | Skip]:
     return _by_fold(plans)
 
 
-def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str]) -> Plan:
+def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str], composed: Composer | None = None) -> Plan:
     """Return the plan of one job, as it is before data say how many folds it means.
 
     Parameters
@@ -159,13 +174,15 @@ def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str]) -> 
         What can be named.
     presets
         Each baseline's own preset, filled as they are asked for.
+    composed
+        What composes the runs of this command, where there are several.
 
     Raises
     ------
     InputError
         Where the configuration cannot be composed.
     """
-    config = compose(overrides, names)
+    config = composed(overrides) if composed is not None else compose(overrides, names)
     choices = config.pop("choices")
     seed_of(config["seed"], "seed")
     if config["name"] is not None and not isinstance(config["name"], (str, int)):
@@ -177,7 +194,8 @@ def plan_of(overrides: Sequence[str], names: Names, presets: dict[str, str]) -> 
     if not isinstance(config["adapters"], Mapping):
         raise InputError("are a mapping of adapters", key="adapters", value=config["adapters"])
     preset = _preset(overrides, config, names, choices["baseline"], presets)
-    return Plan(config, choices["data"], choices["baseline"], fold_spec(config), preset)
+    file = names.file_of("baseline", choices["baseline"])
+    return Plan(config, choices["data"], choices["baseline"], fold_spec(config), preset, file)
 
 
 def _preset(

@@ -11,7 +11,7 @@ from pathlib import Path
 from pertbase._io import canonical_json
 from pertbase.errors import PertbaseError, UnsupportedError
 from pertbase.runs._checked import check_options, refuse_one_folder
-from pertbase.runs._compose import expand
+from pertbase.runs._compose import Composer, expand, split_override
 from pertbase.runs._execute import Outcome, execute
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf, Plan, Skip, make_plans, plan_of, told_by_reason
@@ -68,7 +68,12 @@ def run(
     """
     folders = [config_dir] if isinstance(config_dir, (str, Path)) else config_dir
     outcomes = run_session(
-        overrides, multirun=True, config_dirs=[Path(folder) for folder in folders], dry_run=dry_run, say=say
+        overrides,
+        multirun=True,
+        config_dirs=[Path(folder) for folder in folders],
+        dry_run=dry_run,
+        say=say,
+        tell=None if dry_run else say,
     )
     failed = [outcome for outcome in outcomes if outcome.state == "failed"]
     if failed:
@@ -84,6 +89,7 @@ def run_session(
     config_dirs: Sequence[Path] = (),
     dry_run: bool = False,
     say: Say = print,
+    tell: Say | None = None,
 ) -> list[Outcome]:
     """Run everything that a command line asks for.
 
@@ -99,6 +105,8 @@ def run_session(
         Plan, say what would be run, and stop.
     say
         Takes a line for each run as it ends, and of one that trains as it starts and goes on.
+    tell
+        Takes lines on what is prepared before there is anything to say of a run: plans, data sets, folds.
 
     Returns
     -------
@@ -114,9 +122,14 @@ def run_session(
     """
     names = Names(tuple(config_dirs))
     names.make_importable()
-    shelf = DataShelf()
+    tell = tell or _silent
+    shelf = DataShelf(tell)
     presets: dict[str, str] = {}
-    asked = [plan_of(job, names, presets) for job in expand(overrides, names, multirun=multirun)]
+    jobs = expand(overrides, names, multirun=multirun)
+    if len(jobs) > 1:
+        tell(_planned(jobs))
+    composer = Composer(names)
+    asked = [plan_of(job, names, presets, composer) for job in jobs]
     # All that a command line can have wrong is said before anything is loaded.
     check_options(asked)
     refuse_one_folder(asked)
@@ -133,7 +146,7 @@ def run_session(
             say(str(plan))
             continue
         else:
-            outcome = _executed(plan, shelf, say, f"[{number}/{len(plans)}]")
+            outcome = _executed(plan, shelf, say, tell, f"[{number}/{len(plans)}]")
         outcomes.append(outcome)
         # What is skipped is told at the end, by reason: a pattern over folds skips hundreds.
         if outcome.state != "skipped" or len(plans) == 1:
@@ -165,9 +178,27 @@ def _refuse_without_data(asked: Sequence[Plan], shelf: DataShelf, *, read: bool)
         raise wrong[0]
 
 
-def _executed(plan: Plan, shelf: DataShelf, say: Say, place: str) -> Outcome:
+def _silent(line: str) -> None:
+    """Take a line, and do nothing."""
+
+
+def _planned(jobs: Sequence[Sequence[str]]) -> str:
+    """Return how much is planned: runs, and of how many data sets, folds and baselines where several are named."""
+    chosen = [dict(split_override(text) for text in job) for job in jobs]
+    named = {group: len({one.get(group) for one in chosen}) for group in ("data", "fold", "baseline")}
+    words = {"data": "data sets", "fold": "folds", "baseline": "baselines"}
+    several = " x ".join(f"{count:,} {words[group]}" for group, count in named.items() if count > 1)
+    return f"planning {len(jobs):,} runs" + (f": {several}" if several else "")
+
+
+def _executed(plan: Plan, shelf: DataShelf, say: Say, tell: Say, place: str) -> Outcome:
     with _heard(lambda line: say(f"{place}   {line}")):
-        return execute(plan, shelf, begun=lambda what: say(f"{place} {what}: started"))
+        return execute(
+            plan,
+            shelf,
+            begun=lambda what: say(f"{place} {what}: started"),
+            preparing=lambda what: tell(f"{place} {what}"),
+        )
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[str, Made, list[str]]] = {
     "utf-16": ("a.csv", lambda t: _csv(t).encode("utf-16"), ["cannot be read", "utf-8"]),
     "ragged lines": ("a.csv", lambda t: _csv(t) + "x,up,1,2\n", ["cannot be read", "Expected 2 fields"]),
     "an open quote": ("a.csv", lambda t: _csv(t) + '"x,up\n', ["cannot be read"]),
-    "a spreadsheet": ("a.xlsx", lambda t: b"PK", ["answers are .parquet, .jsonl or .csv", "'.xlsx'"]),
+    "a spreadsheet": ("a.xlsx", lambda t: b"PK", ["answers are .parquet, .jsonl, .csv or .tsv", "'.xlsx'"]),
 }
 
 

@@ -56,7 +56,7 @@ class PrepareReport:
     total
         The total that counts are scaled to.
     conditions
-        One row a context: cells, controls, conditions, and the cells of the smallest condition.
+        One row a context: cells, controls, conditions, and the cells of the smallest condition, missing without one.
     smallest
         The condition with fewest cells, in words.
     warnings
@@ -317,8 +317,9 @@ def _report(
         cells=("is_control", "size"), controls=("is_control", "sum")
     )
     sizes = conditions.groupby("context")["n_cells"]
-    per_context["conditions"] = sizes.size()
-    per_context["smallest"] = sizes.min()
+    per_context["conditions"] = sizes.size().reindex(per_context.index, fill_value=0)
+    # A context of controls alone has no smallest condition, rather than one of no cells.
+    per_context["smallest"] = sizes.min().reindex(per_context.index).astype("Int64")
     least = conditions.loc[conditions["n_cells"].idxmin()]
     how = "" if options.total is not None or not what.counts else ", the median of the kept cells' totals"
     values = f"{source.key}: {what.text}" + (f", scaled to {screen.total:g}{how} and logged" if what.counts else "")
@@ -339,7 +340,7 @@ def _report(
         dropped=cells.dropped,
         n_genes=len(screen.genes),
         total=screen.total,
-        conditions=per_context.fillna(0).astype(int),
+        conditions=per_context.astype({"cells": int, "controls": int}),
         smallest=f"{least['perturbation']} in {least['context']}, {least['n_cells']} cells",
         warnings=tuple(warnings),
     )

@@ -11,13 +11,17 @@ import pandas as pd
 
 from pertbase.errors import InputError, PertbaseError, UnsupportedError, unknown_name
 from pertbase.folds import KINDS, OUTCOMES, Fold, FoldSpec, Manifest, PinnedFold, check_fold, open_fold, remedies
+from pertbase.runs._commands._help import options_of
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf, fold_spec, told_by_reason
 from pertbase.runs._reports._report import marked
+from pertbase.runs._reports._terms import LEGEND, POWER
 
 __all__ = ["check", "difficulty", "make", "manifest", "questions", "show", "split"]
 
+_MADE = ("data", "fold", "paths", "experiment", "part")
+"""What says which folds are made, and is composed as for a run."""
 _QUESTION_FILES = (".csv", ".jsonl", ".parquet")
 
 
@@ -58,34 +62,35 @@ def _specs(
             yield config, one
 
 
-def _taken(arguments: Sequence[str], keys: Sequence[str]) -> tuple[list[str], dict[str, str], list[Path]]:
+def _taken(
+    arguments: Sequence[str], command: str, overriding: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str], list[Path]]:
+    """Return overrides of the parts named, the command's other options, and folders; refuse what is none of them.
+
+    Passed over, a misspelled option would be taken for said.
+    """
     from pertbase.cli import _config_dirs
 
     rest, folders = _config_dirs(arguments)
+    known = options_of(command)
     own: dict[str, str] = {}
     overrides = []
     for text in rest:
         if text in ("-m", "--multirun"):
             continue
         key, value = split_override(text)
-        if key in keys:
+        if key.lstrip("+").partition(".")[0] in overriding:
+            overrides.append(text)
+        elif key in known:
             own[key] = value
         else:
-            overrides.append(text)
+            raise unknown_name("option", key, known)
     return overrides, own, folders
-
-
-def _refuse_others(overrides: Sequence[str], keys: Sequence[str]) -> None:
-    """Raise where an option is none of these: passed over, a misspelled one would be taken for said."""
-    for text in overrides:
-        key = split_override(text)[0]
-        if key.lstrip("+").partition(".")[0] not in keys:
-            raise unknown_name("option", key, keys)
 
 
 def make(arguments: list[str]) -> int:
     """Make folds, under ``output`` (default ``folds``), and show each."""
-    overrides, own, folders = _taken(arguments, ("output",))
+    overrides, own, folders = _taken(arguments, "folds make", _MADE)
     shelf, skips, made = DataShelf(), _Skips(), 0
     for config, spec in _specs(overrides, folders, shelf, skips):
         maker = shelf.maker(config["data"])
@@ -104,9 +109,7 @@ def make(arguments: list[str]) -> int:
 
 def show(arguments: list[str]) -> int:
     """Show a fold: splits, outcomes, controls, regimes, certificate."""
-    keys = ("fold_dir", "questions")
-    others, own, _ = _taken(arguments, keys)
-    _refuse_others(others, keys)
+    _, own, _ = _taken(arguments, "folds show")
     if "fold_dir" not in own:
         raise InputError("is missing", key="fold_dir", remedy="add fold_dir=FOLDER")
     fold = open_fold(own["fold_dir"])
@@ -127,9 +130,7 @@ def questions(arguments: list[str]) -> int:
     from pertbase.folds._shipped_paths import plain_paths
     from pertbase.folds._views import hide
 
-    keys = ("fold_dir", "output", "split", "mini", "paths")
-    others, own, _ = _taken(arguments, keys)
-    _refuse_others(others, keys)
+    _, own, _ = _taken(arguments, "folds questions")
     for key in ("fold_dir", "output"):
         if key not in own:
             raise InputError("is missing", key=key, remedy=f"add {key}=...")
@@ -158,9 +159,7 @@ def split(arguments: list[str]) -> int:
     """Write a fold's split as cell-load reads it."""
     from pertbase.folds import write_split
 
-    keys = ("fold_dir", "output", "data_folder")
-    others, own, _ = _taken(arguments, keys)
-    _refuse_others(others, keys)
+    _, own, _ = _taken(arguments, "folds split")
     for key in ("fold_dir", "output"):
         if key not in own:
             raise InputError("is missing", key=key, remedy=f"add {key}=...")
@@ -174,9 +173,7 @@ def check(arguments: list[str]) -> int:
 
     Returns 1 where something is wrong.
     """
-    keys = ("fold_dir", "manifest", "data")
-    overrides, own, folders = _taken(arguments, keys[:2])
-    _refuse_others(overrides, keys)
+    overrides, own, folders = _taken(arguments, "folds check", ("data",))
     if "manifest" in own:
         return _check_manifest(own, overrides, Names(tuple(folders)))
     if "fold_dir" not in own:
@@ -244,7 +241,7 @@ def _manifest_path(text: str, names: Names) -> Path:
 
 def manifest(arguments: list[str]) -> int:
     """Write a manifest of folds, ``output=FILE.yaml``: what ``folds check manifest=FILE.yaml`` holds others against."""
-    overrides, own, folders = _taken(arguments, ("output", "title"))
+    overrides, own, folders = _taken(arguments, "folds manifest", _MADE)
     if "output" not in own:
         raise InputError("is missing", key="output", remedy="add output=FILE.yaml")
     shelf, skips = DataShelf(), _Skips()
@@ -282,6 +279,9 @@ def describe(fold: Fold) -> str:
                 "`pertbase paths show data=... context=... perturbation=... gene=...` says which it lacks"
             )
     lines += fold.certificate.lines()
+    if fold.certificate:
+        lines.append(f"  where power is {POWER}")
+        lines.append(f"  and the ceiling is {LEGEND['replicate ceiling']}")
     if fold.certificate and not fold.certificate["ranks_baselines"]:
         lines.append("what may help:")
         lines += [f"  {item}" for item in remedies(fold.spec, fold.certificate["questions"]["test"])]
@@ -290,10 +290,10 @@ def describe(fold: Fold) -> str:
 
 def difficulty(arguments: list[str]) -> int:
     """Print how hard the folds of some data sets are, side by side: simulated beside real, never pooled."""
-    overrides, own, folders = _taken(arguments, ("data", "output"))
+    overrides, own, folders = _taken(arguments, "folds difficulty", _MADE[:3])
     shelf, skips = DataShelf(), _Skips()
     rows = []
-    every = [f"data={own.get('data', 'simulated')}", f"fold={','.join(KINDS)}", *overrides]
+    every = ["data=simulated", f"fold={','.join(KINDS)}", *overrides]  # what is typed wins
     for config, spec in _specs(every, folders, shelf, skips):
         maker = shelf.maker(config["data"])
         try:

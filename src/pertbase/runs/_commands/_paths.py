@@ -16,6 +16,7 @@ from pertbase.folds import FoldMaker, FoldSpec, PathSpec, Perturbation, Screen
 from pertbase.folds._make import basal_levels
 from pertbase.knowledge import Path as SignedPath
 from pertbase.knowledge import SignedGraph
+from pertbase.runs._commands._help import options_of
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._names import Names
 from pertbase.runs._plan import DataShelf
@@ -75,12 +76,12 @@ def show(arguments: list[str]) -> int:
     own, overrides = {}, []
     for text in rest:
         key, value = split_override(text)
-        if key in (*_ASKED, *_NUMBERS, *_TEXTS, *_YAML, "graph", "output"):
-            own[key] = value
-        elif key.partition(".")[0] == "data":
+        if key.partition(".")[0] == "data":
             overrides.append(text)
+        elif key in options_of("paths show"):
+            own[key] = value
         else:
-            raise unknown_name("option", key, (*_ASKED, "data", "graph", *_NUMBERS, *_TEXTS, *_YAML, "output"))
+            raise unknown_name("option", key, options_of("paths show"))
     for key in _ASKED:
         if not own.get(key):
             raise InputError(

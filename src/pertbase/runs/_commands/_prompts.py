@@ -10,6 +10,7 @@ import pandas as pd
 
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import Inputs, Screen, Training, open_fold
+from pertbase.runs._commands._help import options_of
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._execute import instantiate
 from pertbase.runs._names import Names
@@ -18,7 +19,6 @@ from pertbase.runs._reports._section import MISSING, Section, render
 
 __all__ = ["follow", "show", "write"]
 
-_OWN = ("fold_dir", "n", "split", "paths", "runs", "output", "seed")
 _SPLITS = ("val", "test")
 
 
@@ -110,12 +110,12 @@ def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str], Names]:
     overrides = []
     for text in rest:
         key, value = split_override(text)
-        if key in _OWN:
-            own[key] = value
-        elif key.partition(".")[0] in ("baseline", "data", "asking"):
+        if key.partition(".")[0] in ("baseline", "data", "asking"):
             overrides.append(text)
+        elif key in options_of("prompts show"):
+            own[key] = value
         else:
-            raise unknown_name("option", key, (*_OWN, "baseline", "data", "asking"))
+            raise unknown_name("option", key, options_of("prompts show"))
     for key, given in (("fold_dir", own), ("baseline", dict(map(split_override, overrides)))):
         if not given.get(key):
             raise InputError("is missing", key=key, remedy="write: fold_dir=FOLDER baseline=llm/NAME")

@@ -23,7 +23,7 @@ def records(arguments: list[str]) -> int:
     ``data`` names the data set, ``pertreasonqa`` where not given; ``data.fields.KEY=NAME`` changes a field; ``mini=N``
     writes that many questions of test, drawn in the shares of their strata.
     """
-    overrides, own, folders = _taken(arguments, ("fold_dir", "output", "mini", "paths"))
+    overrides, own, folders = _taken(arguments, "folds records", ("data",))
     for key in ("fold_dir", "output"):
         if not own.get(key):
             raise InputError("is missing", key=key, remedy=f"add {key}=FOLDER")

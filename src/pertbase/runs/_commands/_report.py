@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pertbase.errors import InputError, unknown_name
+from pertbase.runs._commands._help import options_of
 
 if TYPE_CHECKING:
     from pertbase.runs._reports._report import Report
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 _FORMATS = ("terminal", "md", "csv", "html", "svg")
-_OPTIONS = ("runs", "format", "output", "compare", "shortcuts", "adapter", "data", "fold", "experiment")
 _OF_EXPERIMENTS = ("runs", "format", "output", "experiment")
 
 
@@ -23,7 +23,7 @@ def report(arguments: Sequence[str], folders: Sequence[Path]) -> int:
     """Show what the runs say, or write it to ``output``."""
     from pertbase.cli import _options
 
-    options = _options(arguments, _OPTIONS)
+    options = _options(arguments, options_of("report"))
     output = options.get("output")
     suffix = Path(output).suffix.removeprefix(".") if output else ""
     form = options.get("format") or ("terminal" if suffix in ("", "txt") else suffix)

@@ -26,6 +26,7 @@ from pertbase.folds import (
     read_truth,
 )
 from pertbase.folds._mini import mini_of
+from pertbase.runs._commands._help import options_of
 from pertbase.runs._compose import compose, expand, split_override
 from pertbase.runs._execute import instantiate
 from pertbase.runs._names import Names
@@ -42,18 +43,14 @@ _MOSTLY = 0.5
 """From this share of questions without an answer on, that is what the scores are about."""
 _ONLY_EFFECTS = ("adapter", "threshold", "answers_output", "cell_eval", "distances")
 _ONLY_ANSWERS = ("paths", "graph", "gene_sets", "names", "preset", "records", "mini")
-_KEYS = ("answers", "effects", "fold_dir", "split", "beside", "output", *_ONLY_EFFECTS, *_ONLY_ANSWERS)
 
 
 def effects(arguments: Sequence[str]) -> int:
     """Turn a table of predicted effects into ``effects.h5ad``."""
-    given = dict(split_override(text) for text in arguments)
-    for key in ("input", "output"):
-        if not given.get(key):
-            raise InputError("is missing", key=key, remedy=f"add {key}=FILE")
+    from pertbase.cli import _options
+
+    given = _options(arguments, options_of("effects"), ("input", "output"))
     source, output = given.pop("input"), given.pop("output")
-    if "path" in given:
-        raise InputError("is given as input=FILE", key="path", value=given["path"])
     made = read_predictions(source, **given)
     made.write(output)
     print(f"{made!r}\nwritten to {output}")
@@ -86,8 +83,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         key, value = split_override(text)
         if key == "data" or key.startswith("data."):
             overrides.append(text)
-        elif key not in _KEYS:
-            raise unknown_name("option", key, (*_KEYS, "data"))
+        elif key not in options_of("score"):
+            raise unknown_name("option", key, options_of("score"))
         else:
             options[key] = value
     if not options.get("fold_dir"):

@@ -164,6 +164,7 @@ class FoldTable:
             "supported_balanced_accuracy": _number(scores["supported_balanced_accuracy"]["value"]),
             **self._pairwise(run),
             "without_outcome": scores["n_without_outcome"],
+            "unanswered": scores["n_without_outcome"] / scores["n"] if scores["n"] else math.nan,
             **{
                 f"{measure}_{outcome}": _number(values[measure])
                 for outcome, values in scores["per_outcome"].items()

@@ -20,6 +20,7 @@ from pertbase.folds._path_layer import path_folders, read_paths
 from pertbase.runs._laid import paths_told
 from pertbase.runs._reports._report import FoldTable, Report, marked
 from pertbase.runs._reports._section import MISSING, Section, render
+from pertbase.runs._reports._terms import APART_NOTES, REASON_NOTES
 
 if TYPE_CHECKING:
     from pertbase.folds import Answers, Fold, Truth
@@ -45,21 +46,6 @@ _SCORES = {
 }  # fmt: skip
 _EXCESS = {"labels": "F1 over labels", "rewired": "F1 over rewired", "contexts": "F1 over contexts"}
 _AXES = {"right_answer": "answer right", "right_reason": "reason right", "consistent": "reason agrees"}
-_NOTES = (
-    (
-        "best path: F1 with the single reference it fits best; connected: leads from what is perturbed to the readout "
-        "gene; on path: share of triplets on such a way; consistent: implies the answer; in graph, in prompt: share of "
-        "triplets that the graph, or the paths that were shown, bear out; GO: how alike by gene sets the genes in "
-        "between are"
-    ),
-    "over questions with a change and a reference; F1 is signed: a triplet with the wrong sign is wrong; no reason: 0",
-    "over ...: F1 less what it is with permuted labels, in a degree-preserving rewired graph, in another context",
-    "controls have the true outcome and a reason that knows nothing: what they score, a score can be had for",
-)
-_APART_NOTES = (
-    "consistent: a reason agrees with no_change where it leads nowhere, or to both up and down",
-    "F1 is over questions with a reference",
-)
 # What a narrow terminal does without.
 _OPTIONAL = ("GO union", "GO weighted", "best path", "on path", "in prompt")
 
@@ -253,10 +239,12 @@ def reason_sections(title: str, scores: Mapping[str, Mapping[str, Any]]) -> list
         )
         return [Section(f"{title}: reasons", counts, [few])]
     return [
-        Section(f"{title}: reasons", _score_table(scores), [*_NOTES, *notes], optional=_OPTIONAL),
+        Section(
+            f"{title}: reasons", _score_table(scores), [*REASON_NOTES, _controls(first), *notes], optional=_OPTIONAL
+        ),
         Section(f"{title}: answer, reason, and whether they agree", _axes_table(scores), _axes_notes(first)),
         Section(f"{title}: reasons by stratum", _strata_table(scores), ["the last columns are controls and a null"]),
-        Section(f"{title}: where there is no change, or no reference", _apart_table(scores), _APART_NOTES),
+        Section(f"{title}: where there is no change, or no reference", _apart_table(scores), APART_NOTES),
         *_context_section(title, scores),
     ]
 
@@ -270,32 +258,40 @@ def _notes_of(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [note if len(names) == len(scores) else f"{', '.join(names)}: {note}" for note, names in whose.items()]
 
 
+def _controls(one: Mapping[str, Any]) -> str:
+    """Return what each control is that stands in a table."""
+    from pertbase.scorers._reasoning._controls import CONTROLS
+
+    return "controls: " + "; ".join(f"{name}: {CONTROLS[name]}" for name in one["controls"] if name in CONTROLS)
+
+
 def _score_table(scores: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     rows = []
     for label, one in scores.items():
         own = one["scores"]
-        row = {"answers": label, "F1": _interval(own["f1"], "value", "low", "high")}
+        row = {"answers": label, "n": f"{one['n']:,}", "F1": _interval(own["f1"], "value", "low", "high")}
         for null, name in _EXCESS.items():
             row[name] = _interval(own["f1"], f"{null}_excess", f"{null}_low", f"{null}_high", signed=True)
         rows.append(row | {name: _number(own[key]["value"]) for key, name in _SCORES.items() if key != "f1"})
-    for control, values in next(iter(scores.values()))["controls"].items():
-        row = {"answers": CONTROL + control, **dict.fromkeys(_EXCESS.values(), MISSING)}
+    first = next(iter(scores.values()))
+    for control, values in first["controls"].items():
+        row = {"answers": CONTROL + control, "n": f"{first['n']:,}", **dict.fromkeys(_EXCESS.values(), MISSING)}
         rows.append(row | {name: _number(values.get(key)) for key, name in _SCORES.items()})
-    columns = ["answers", "F1", *_EXCESS.values(), *(name for key, name in _SCORES.items() if key != "f1")]
+    columns = ["answers", "n", "F1", *_EXCESS.values(), *(name for key, name in _SCORES.items() if key != "f1")]
     return pd.DataFrame(rows)[columns]
 
 
 def _axes_table(scores: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     rows = []
     for label, one in scores.items():
-        row = {"answers": label}
+        row = {"answers": label, "n": f"{one['n']:,}"}
         row |= {name: _interval(one["axes"][key], "value", "low", "high") for key, name in _AXES.items()}
         row |= {key.replace("_", " "): f"{count:,}" for key, count in one["taxonomy"].items()}
         rows.append(row | {key.replace("_", " "): f"{count:,}" for key, count in one["causes"].items()})
     first = next(iter(scores.values()))
     for control, values in first["control_axes"].items():
         # The outcome of a control is the true one.
-        row = {"answers": CONTROL + control, _AXES["right_answer"]: _number(1.0)}
+        row = {"answers": CONTROL + control, "n": f"{first['n']:,}", _AXES["right_answer"]: _number(1.0)}
         row |= {_AXES[key]: _number(values[key]) for key in ("right_reason", "consistent")}
         rows.append(row | {key.replace("_", " "): f"{values[key]:,}" for key in (*first["taxonomy"], *first["causes"])})
     return pd.DataFrame(rows)
@@ -309,7 +305,9 @@ def _axes_notes(one: Mapping[str, Any]) -> list[str]:
     asked += ["implies its own answer"] if preset["consistent"] else []
     return [
         f"a reason is right where it has: {'; '.join(asked)}",
-        "the six cells are exclusive and follow from the first two axes; the last columns: why reasons are not right",
+        "the six cells are exclusive and follow from the first two axes (invalid: no outcome; no reason: no triplet)",
+        "the last columns: why reasons are not right; unconnected: does not lead from perturbed to readout gene",
+        "ungrounded: too little of it in the graph or the prompt; inconsistent: does not imply its answer",
     ]
 
 

@@ -13,11 +13,12 @@ from pertbase.runs._reports._published import MARK, published
 from pertbase.runs._reports._reasons import run_sections
 from pertbase.runs._reports._report import CEILING, MAIN, FoldTable, Report, marked
 from pertbase.runs._reports._section import MISSING, Section, render
-from pertbase.runs._reports._terms import TERMS, adapters_told
+from pertbase.runs._reports._terms import TERMS, adapters_told, legend
 
 __all__ = ["Section", "render", "sections"]
 
 PAIRWISE = "pairwise r (measured)"
+UNANSWERED = "unanswered"
 FLAGGED = (
     "* thresholds could not be fitted on held-out outcomes: fixed ones are used, and such a row stands below those "
     "with fitted ones"
@@ -26,7 +27,7 @@ FLAGGED = (
 
 # Of a fold's table, what a narrow terminal does without, the first to go first.
 _OPTIONAL = (
-    PAIRWISE, "supported BA", "ambiguous", "macro F1", "coverage", "AUROC direction", "AUROC called",
+    PAIRWISE, "supported BA", "ambiguous", "macro F1", "coverage", UNANSWERED, "AUROC direction", "AUROC called",
     "BA prior_matched", "accuracy", "BA rank_test", "BA fixed",
 )  # fmt: skip
 
@@ -37,7 +38,8 @@ def sections(
     """Return what a report shows: a table a fold, the means, the published figures; or a comparison alone."""
     if compare:
         return [_difference_section(report, compare, adapter)]
-    found = [_fold_section(table, adapter) for table in report.folds]
+    # What columns mean is told where they stand first, and not again below every fold.
+    found = [_fold_section(table, adapter, told=number == 0) for number, table in enumerate(report.folds)]
     for data in report.data:
         found += _matrix_section(report, data, adapter)
         found += _means_section(report, data, adapter)
@@ -73,7 +75,7 @@ def _difference_section(report: Report, compare: tuple[str, str], adapter: str) 
     return Section(title, shown, notes)
 
 
-def _fold_section(table: FoldTable, adapter: str) -> Section:
+def _fold_section(table: FoldTable, adapter: str, *, told: bool) -> Section:
     rows = table.rows()
     scored = rows.loc[rows["baseline"] != CEILING]
     adapters = list(dict.fromkeys(scored["adapter"]))
@@ -99,6 +101,7 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
             "AUROC direction": _plain(row["auroc_direction"]),
             "ambiguous": _plain(row["ambiguous"]),
             "coverage": _plain(row["coverage"]),
+            UNANSWERED: _plain(row[UNANSWERED]),
             "supported BA": _plain(row["supported_balanced_accuracy"]),
             PAIRWISE: _beside(row["pairwise_predicted"], row["pairwise_measured"]),
         }
@@ -108,8 +111,10 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
         lines.append((order, line))
     lines.sort(key=lambda pair: (pair[0], pair[1]["baseline"]))
     shown = pd.DataFrame([line for _, line in lines])
+    if not (scored[UNANSWERED] > 0).any():
+        shown = shown.drop(columns=UNANSWERED)
     if not table.ranks:
-        return _unranked(table, shown, _fold_notes(table, scored, main))
+        return _unranked(table, shown, _fold_notes(table, scored, main), told=told)
     ceiling = rows.loc[rows["baseline"] == CEILING, "balanced_accuracy"]
     if len(ceiling):
         top = dict.fromkeys(shown.columns, MISSING) | {
@@ -117,15 +122,17 @@ def _fold_section(table: FoldTable, adapter: str) -> Section:
             f"BA {main}": _plain(ceiling.iloc[0]),
         }
         shown = pd.concat([pd.DataFrame([top]), shown], ignore_index=True)
-    return Section(table.title, shown, _fold_notes(table, scored, main), optional=_OPTIONAL)
+    meanings = legend([*shown.columns, *shown["baseline"]]) if told else []
+    return Section(table.title, shown, [*meanings, *_fold_notes(table, scored, main)], optional=_OPTIONAL)
 
 
-def _unranked(table: FoldTable, shown: pd.DataFrame, notes: list[str]) -> Section:
+def _unranked(table: FoldTable, shown: pd.DataFrame, notes: list[str], *, told: bool) -> Section:
     """Return why a fold cannot rank baselines, what may help, and the columns that are not empty."""
     why = str(table.certificate["verdict"]).removeprefix("cannot rank baselines: ")
     lead = [f"Baselines are not ranked: {why}. What may help:", *table.remedies]
     empty = [name for name in shown.columns if (shown[name] == MISSING).all()]
-    return Section(table.title, shown.drop(columns=empty), notes, lead, _OPTIONAL)
+    shown = shown.drop(columns=empty)
+    return Section(table.title, shown, [*(legend(shown.columns) if told else []), *notes], lead, _OPTIONAL)
 
 
 def _fold_notes(table: FoldTable, scored: pd.DataFrame, main: str) -> list[str]:

@@ -45,7 +45,9 @@ def best_first(table: FoldTable, adapter: str) -> pd.DataFrame:
     rows = rows.loc[rows["adapter"].isin((table.main_adapter(adapter), ""))]
     named = {str(run.folder): table.label(run) for run in table.runs}
     labels = [named.get(str(run), name) for run, name in zip(rows["run"], rows["baseline"], strict=True)]
-    made = rows[list(_COLUMNS)].astype(float).set_axis(pd.Index(labels, name="baseline"))
+    # An answer without an outcome is covered too: where there are any, their share stands beside coverage.
+    columns = [*_COLUMNS, *(["unanswered"] if (rows["unanswered"] > 0).any() else [])]
+    made = rows[columns].astype(float).set_axis(pd.Index(labels, name="baseline"))
     if not table.ranks:
         return made
     order = made["balanced_accuracy"].sort_values(ascending=False, kind="stable").index

@@ -15,11 +15,13 @@ from pertbase.runs._reports._page._reason_tables import language_tables, reason_
 from pertbase.runs._reports._page._table import BADGE, Cell, Column, data_table, details, of_interval, of_number
 from pertbase.runs._reports._page._view import FoldView, compact
 from pertbase.runs._reports._report import CEILING, Report
+from pertbase.runs._reports._terms import LEGEND
 from pertbase.runs._store import Run
 
 __all__ = ["fold_section"]
 
 _SPLITS = ("train", "val", "test")
+_UNANSWERED = "unanswered"
 
 
 def fold_section(view: FoldView, report: Report, *, shortcuts: bool) -> Markup:
@@ -178,12 +180,13 @@ def _score_table(view: FoldView) -> Markup:
         column(f"BA {view.adapter}", "balanced accuracy: mean recall of up, down and no_change, with its interval"),
         *(column(f"BA {name}", f"balanced accuracy with the adapter {name}") for name in others),
         column("accuracy", "share of questions answered right, with its interval"),
-        column("macro F1", "plain mean of F1 over the three outcomes"),
+        column("macro F1", LEGEND["macro F1"]),
         column("AUROC called", "up or down against no_change, mean within readout genes"),
         column("AUROC direction", "up against down, mean within readout genes"),
-        column("ambiguous", "forced choice on ambiguous questions: does the higher score agree with the effect"),
-        column("coverage", "share of questions the baseline can speak to"),
-        column("supported BA", "balanced accuracy over those questions alone"),
+        column("ambiguous", LEGEND["ambiguous"]),
+        column("coverage", LEGEND["coverage"]),
+        *([column(_UNANSWERED, LEGEND[_UNANSWERED])] if _any_unanswered(view) else []),
+        column("supported BA", LEGEND["supported BA"]),
         column(
             "pairwise r",
             "mean correlation of predicted effects between perturbations of a context, in brackets that of measured "
@@ -214,7 +217,9 @@ def _score_cells(view: FoldView, run: Run, others: list[str]) -> list[Cell]:
     def spread(name: str, flag: str = "") -> Cell:
         return of_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], flag=flag)
 
-    names = ["macro_f1", "auroc_called", "auroc_direction", "ambiguous", "coverage", "supported_balanced_accuracy"]
+    names = ["macro_f1", "auroc_called", "auroc_direction", "ambiguous", "coverage"]
+    names += [_UNANSWERED] if _any_unanswered(view) else []
+    names += ["supported_balanced_accuracy"]
     return [
         spread("balanced_accuracy", flag),
         *(of_number(view.row(run, name)["balanced_accuracy"]) for name in others),
@@ -222,6 +227,10 @@ def _score_cells(view: FoldView, run: Run, others: list[str]) -> list[Cell]:
         *(of_number(row[name]) for name in names),
         _pairwise(row["pairwise_predicted"], row["pairwise_measured"]),
     ]
+
+
+def _any_unanswered(view: FoldView) -> bool:
+    return bool((view.rows[_UNANSWERED] > 0).any())
 
 
 def _pairwise(predicted: float, measured: float) -> Cell:

@@ -24,7 +24,7 @@ from pertbase.runs._reports._page._table import (
 )
 from pertbase.runs._reports._page._view import FoldView
 from pertbase.runs._reports._report import Report, marked
-from pertbase.runs._reports._terms import ADAPTERS, TERMS, adapters_told
+from pertbase.runs._reports._terms import ADAPTERS, LEGEND, POWER, TERMS, adapters_told
 
 __all__ = ["data_ident", "data_section", "summary"]
 
@@ -34,15 +34,11 @@ _HOW_TO_READ = (
         "Intervals",
         "cover target sets and readout genes. Where two overlap, only a paired difference tells: compare=A,B.",
     ),
-    ("Replicate ceiling", "what a perfect replicate of the screen would score, modelled from halves of its cells."),
+    *((word[0].upper() + word[1:], f"{meaning}.") for word, meaning in LEGEND.items()),
     ("Adapters", f"{adapters_told(ADAPTERS)} They are fitted on val, never on test."),
-    (
-        "Mean power",
-        "over test's conditions and their genes, how likely a true effect of the rule's size would be significant.",
-    ),
+    ("Mean power", f"{POWER}."),
     ("Unsupported", "answered no_change and counted; supported BA leaves those questions out."),
     ("Without an outcome", "such an answer is wrong, and stays in every denominator."),
-    ("Ambiguous", "questions between change and no change: out of the headline, reported as a forced choice."),
     ("Pairwise r", "how alike predicted effects of different perturbations are: far above measured is a collapse."),
     ("–", "there is no such number, or too few questions to print one."),
 )

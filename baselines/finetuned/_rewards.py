@@ -7,7 +7,9 @@ only restates the question left out), and :math:`R` those of all reference paths
 
     F_1 = \frac{2 |P \cap R|}{|P| + |R|}
 
-signed, and 0 where one of these holds, each of which is a way to have a high :math:`F_1` without a reason:
+signed. :math:`P \cap R` holds what lies on a claimed way from a target to the readout gene, or is of one reference
+where that is more, and nothing that is claimed backwards as well, unless the references have both. The share is 0
+where one of these holds, each of which is a way to have a high :math:`F_1` without a reason:
 
 - there are more than ``most_triplets`` of them;
 - less than ``grounded`` of them are borne out by the graph, by the paths that were shown or by the references,
@@ -39,7 +41,7 @@ from pertbase.errors import InputError, unknown_name
 from pertbase.folds import Training
 from pertbase.knowledge import _claims as claims_of
 from pertbase.knowledge._overlap import EdgeSigns, grounded_in_graph, grounded_in_prompt
-from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets, contained
+from pertbase.knowledge._triplet_sets import Integers, PathSets, TripletSets, contained, pack
 from pertbase.knowledge._walks import LOWERED, RAISED, UNSAID, Starts, reach, restates
 
 if TYPE_CHECKING:
@@ -263,11 +265,14 @@ def triplet_shares(reasons: Reasons, answered: NDArray[np.bool_], *, most_triple
 def _f1_of_what_counts(claims: TripletSets, references: PathSets, on_path: NDArray[np.bool_]) -> Floats:
     """Return the F1 of each reason, (n,), NaN without a reference; ``on_path`` is of each claim."""
     union, paths = references.union, references.sets
-    right = contained(claims.signed, union.signed)
+    # Every pair in both directions would be right wherever the references go, and says nothing of direction.
+    backwards = pack(pack(claims.record, claims.tail, claims.n_nodes), claims.head, claims.n_nodes)
+    undirected = contained(backwards, claims.pairs) & ~contained(backwards, union.pairs)
+    right = contained(claims.signed, union.signed) & ~undirected
     walked = np.bincount(claims.record[right & on_path], minlength=claims.n)
     record = references.record[paths.record]
     keys = TripletSets(claims.n, claims.n_nodes, record, paths.head, paths.tail, paths.sign).signed
-    of_path = np.bincount(paths.record[contained(keys, claims.signed)], minlength=paths.n)
+    of_path = np.bincount(paths.record[contained(keys, claims.signed[right])], minlength=paths.n)
     of_one = np.zeros(claims.n, dtype=np.int64)
     np.maximum.at(of_one, references.record, of_path)
     share = 2 * np.maximum(walked, of_one) / np.maximum(claims.sizes + union.sizes, 1)

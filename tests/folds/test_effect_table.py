@@ -228,3 +228,18 @@ def test_columns_called_context_and_mechanism_need_not_be_named(file, rows) -> N
 def test_names_in_the_spelling_of_questions_are_taken_as_they_are(file, name) -> None:  # type: ignore[no-untyped-def]
     table = pd.DataFrame({"context": "K562", "perturbation": [name], "gene": ["X"], "effect": [1.0]})
     assert list(read_predictions(file(table)).conditions["perturbation"]) == [name]
+
+
+@pytest.mark.parametrize("cells", [12.5, -3, float("inf"), 1e300])
+def test_a_number_of_cells_is_whole_or_refused(rows, file, cells) -> None:  # type: ignore[no-untyped-def]
+    wrong = rows.assign(cells=[100.0] * (len(rows) - 1) + [cells])
+    with pytest.raises(InputError, match=r"cells: is no number of cells .*leave it empty"):
+        read_effect_table(file(wrong), **MEASURED, n_cells="cells")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_number_of_cells_that_is_not_known_does_not_lower_the_condition_s(rows, file, suffix) -> None:  # type: ignore[no-untyped-def]
+    holed = rows.assign(cells=[np.nan, *[100.0] * (len(rows) - 1)])
+    read = read_effect_table(file(holed, suffix), **MEASURED, n_cells="cells")
+    assert (read.conditions["n_cells"] == 100).all()
+    assert (read.table["n_cells"] == 0).sum() == 1

@@ -179,6 +179,20 @@ def test_coverage_counts_what_the_graph_has(fold: Fold) -> None:
     assert f"{len(up):,}" in " ".join(text.get_text() for text in ax.texts)
 
 
+def test_a_share_of_nothing_is_no_bar(fold: Fold) -> None:
+    """Whatever outcome no question has: a bar of length 0 would say that none of them is reached."""
+    for outcome in OUTCOMES:
+        without = replace(fold, questions=fold.questions.loc[fold.questions["outcome"] != outcome])
+        table = graph_coverage(without)
+        assert table.loc[f"{outcome}, with a candidate path", "of"] == 0
+        ax = plot.coverage(without)
+        there = np.flatnonzero(table["share"].notna())
+        assert len(there) == len(table) - 1
+        for bars in ax.containers:
+            assert [bar.get_y() + bar.get_height() / 2 for bar in bars] == pytest.approx(there)
+        assert len(labels(ax)) == len(table)
+
+
 def test_coverage_of_another_graph_says_nothing_of_the_paths_in_the_fold_s_own(fold: Fold) -> None:
     from pertbase.knowledge import SignedGraph
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+from itertools import combinations, product
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pertbase.baselines.finetuned._rewards import SHARES, Asked, Reward, Rewards, RewardSettings
 from pertbase.baselines.llm import parse
 from pertbase.errors import InputError, PertbaseError
-from pertbase.folds import FoldSpec
 from pertbase.knowledge import SignedGraph, Triplet, relation_sign
 
 Signed = tuple[str, int, str]
@@ -45,16 +44,42 @@ def rewarded(*texts: str, question: Asked | None = None, graph=None, finish: str
 
 HALF = {
     "two of three edges": told(GOLD[:2]),
+    "one of three edges": told(GOLD[:1]),
     "one edge with the wrong sign": told([*GOLD[:2], ("C", -1, "D")]),
 }
-"""Honest replies with the right answer and half of the reason."""
+"""Honest replies with the right answer and about half of the reason: a little more of it, and a little less."""
+
+
+def backwards(triplets) -> list[Signed]:  # type: ignore[no-untyped-def]
+    return [(tail, sign, head) for head, sign, tail in triplets]
+
 
 GAMES = {
     "all context copied": told(CONTEXT),
     "both signs on each edge": told([*GOLD, *((head, -sign, tail) for head, sign, tail in GOLD)]),
     "every edge activates": told([(head, 1, tail) for head, _, tail in GOLD]),
     "an invented direct edge": told([("A", 1, "D")]),
-    "reversed": told([(tail, sign, head) for head, sign, tail in GOLD]),
+    "reversed": told(backwards(GOLD)),
+    "both directions of each edge": told([*GOLD, *backwards(GOLD)]),
+    "both directions, and the other sign": told([*GOLD, *((tail, -sign, head) for head, sign, tail in GOLD)]),
+    "every edge affects": told([(head, 0, tail) for head, _, tail in GOLD]),
+    "every edge affects as well": told([*GOLD, *((head, 0, tail) for head, _, tail in GOLD)]),
+    "all context affects": told([(head, 0, tail) for head, _, tail in CONTEXT]),
+    "a word that nobody knows beside each": json.dumps(
+        {"triplets": [*map(list, path(GOLD)), *([a, "modulates-ish", b] for a, _, b in GOLD)], "answer": "down"}
+    ),
+    "all that leaves the target": told([("A", -1, "B"), ("A", 1, "E"), ("A", 1, "C")]),
+    "all that meets the readout gene": told([("C", 1, "D"), ("E", -1, "D")]),
+    "the path that was shown for the other answer": told(CONTEXT[-1:] + CONTEXT[-2:-1]),
+    "both paths that were shown": told([*GOLD, *CONTEXT[-2:]]),
+    "everything acts on everything, as complexes": json.dumps(
+        {"triplets": [["A:B:C:E", "inhibits", "B:C:D:E"]], "answer": "down"}
+    ),
+    "the question as its own reason": told([("A", -1, "D")]),
+    "other genes": told([("X", -1, "Y"), ("Y", -1, "Z"), ("Z", 1, "D")]),
+    "genes on themselves": told([(gene, 1, gene) for gene in "ABCD"]),
+    "a flood of words": told(GOLD[:1]) + " and so on" * 5_000,
+    "the right reason of another answer": told(GOLD, "up"),
     "no reason": told([]),
     "endless triplets": told([*GOLD, *((f"G{n}", 1, f"G{n + 1}") for n in range(200))]),
     "endless triplets of the graph": told([*CONTEXT, *product("ABCDE", (1, -1), "ABCDE")]),
@@ -63,7 +88,6 @@ GAMES = {
     ),
     "one reply an answer": "\n".join(told(GOLD, outcome) for outcome in ("up", "down", "no_change")),
     "the form alone": told([], "up"),
-    "one true triplet, again and again": told(GOLD[:1] * 50),
     "the prompt back": "down, up or no_change",
 }
 
@@ -75,6 +99,28 @@ def test_no_game_earns_what_an_honest_reply_does(game, graph) -> None:  # type: 
     assert gold == Reward(1.0, 1.0, 1.0, 1.0)
     assert all(one.total < gold.total for one in half)
     assert all(gamed.total < one.total for one in half)
+
+
+def test_one_true_triplet_again_and_again_is_one_triplet() -> None:
+    spelled = [["A", "inhibits", "B"], ["a", "represses", "b"], ["A protein", "down-regulates", "B gene"]]
+    once, often, otherwise = rewarded(
+        told(GOLD[:1]), told(GOLD[:1] * 50), json.dumps({"triplets": spelled * 9, "answer": "down"})
+    )
+    assert once == often == otherwise
+
+
+@pytest.mark.parametrize("unsure", [some for n in (1, 2) for some in combinations(GOLD, n)])
+def test_an_edge_in_both_directions_earns_less_than_one_left_out(unsure) -> None:  # type: ignore[no-untyped-def]
+    both, without = rewarded(told([*GOLD, *backwards(unsure)]), told([edge for edge in GOLD if edge not in unsure]))
+    assert both.total < without.total
+
+
+def test_both_directions_count_where_the_references_have_them() -> None:
+    ways = [GOLD, [("A", 1, "C"), ("C", -1, "B"), ("B", 1, "D")]]
+    references = tuple(map(path, ways))
+    question = Asked("down", "D", (("A", -1),), references, references)
+    both, one = rewarded(told([edge for way in ways for edge in way]), told(GOLD), question=question)
+    assert (both.triplets, one.triplets) == (1, pytest.approx(2 * 3 / (3 + 6)))
 
 
 def _way(number: int) -> list[Signed]:
@@ -263,8 +309,11 @@ def by_hand(claimed, answer, question: Asked, edges, most: int = 12, grounded: f
     ):
         return 0.0
     each = [{(one.head, relation_sign(one.relation), one.tail) for one in way} for way in question.references]
+    n_right = len(right)
+    pairs, known = ({(head, tail) for head, _, tail in side} for side in (own, right))
+    right = {one for one in right if (one[2], one[0]) not in pairs or (one[2], one[0]) in known}
     counted = max(len(side & own & right) for side in (walked(own), *each))
-    return 2 * counted / (len(own) + len(right))
+    return 2 * counted / (len(own) + n_right)
 
 
 @settings(max_examples=200, deadline=None)
@@ -276,52 +325,13 @@ def test_the_share_of_a_reason_is_the_one_by_hand(claimed, answer, question, edg
     assert found.triplets == pytest.approx(by_hand(claimed, answer, question, set(edges)))
 
 
-# -- on a screen ----------------------------------------------------------------------------------------------
-
-
-def test_on_a_screen_games_earn_less_than_half_of_the_reason(maker) -> None:  # type: ignore[no-untyped-def]
-    """Over training questions whose candidate paths are more than the reference."""
-    fold = maker.make(FoldSpec.from_dict({"kind": "combinatorial", "paths": {"hops": 3, "k": 5}}))
-    training = fold.make_training(seed=0, cells=False)
-    table = training.questions
-    table = table.loc[table["outcome"].isin(["up", "down"])]
-    asked, replies = {}, {}
-    for _, row in table.iterrows():
-        edges = [
-            tuple({tuple(edge) for way in row[name] for edge in way}) for name in ("reference_paths", "candidate_paths")
-        ]
-        gold, shown = ([(head, relation_sign(word), tail) for head, word, tail in sorted(side)] for side in edges)
-        if len(gold) < 2 or set(gold) == set(shown):
-            continue
-        targets = tuple(training.perturbations[row["perturbation"]].signs.items())
-        ways = [
-            tuple(tuple(Triplet(*edge) for edge in way) for way in row[name])
-            for name in ("reference_paths", "candidate_paths")
-        ]
-        asked[row["id"]] = Asked(row["outcome"], row["gene"], targets, ways[0], ways[1])
-        # Whole paths, or the beginning of one: edges drawn from all of them are pieces that lead nowhere.
-        part = ways[0][: (len(ways[0]) + 1) // 2] if len(ways[0]) > 1 else [ways[0][0][: (len(gold) + 1) // 2]]
-        half = sorted({(edge[0], relation_sign(edge[1]), edge[2]) for way in part for edge in way})
-        said = {
-            "gold": gold, "half": half, "copied": shown, "reversed": [(tail, sign, head) for head, sign, tail in gold],
-            "both signs": [*gold, *((head, -sign, tail) for head, sign, tail in gold)],
-            "activates": [(head, 1, tail) for head, _, tail in gold], "invented": [(targets[0][0], 1, row["gene"])],
-            "empty": [],
-        }  # fmt: skip
-        replies[row["id"]] = {name: parse(told(one, row["outcome"])) for name, one in said.items()}
-    rewards = Rewards(asked, RewardSettings(most_triplets=15), graph=training.graph)
-    ids = list(asked)
-    assert len(ids) > 50
-    totals = {
-        name: pd.Series([one.total for one in rewards(ids, [replies[id_][name] for id_ in ids])], index=ids)
-        for name in next(iter(replies.values()))
-    }
-    assert (totals["gold"] == 1).all()
-    assert (totals["half"] < 1).all()
-    for name in ("both signs", "reversed", "empty"):
-        assert (totals[name] < totals["half"]).all(), name
-    for name in ("copied", "activates", "invented"):
-        assert totals[name].mean() < totals["half"].mean() - 0.04, name
+@settings(max_examples=150, deadline=None)
+@given(REASONS, ANSWERS, QUESTIONS)
+def test_a_reason_that_says_no_direction_earns_nothing(claimed, answer, question) -> None:  # type: ignore[no-untyped-def]
+    told_of = {(one.head, one.tail) for way in question.references for one in way if one.head != one.tail}
+    assume(not any((tail, head) in told_of for head, tail in told_of))
+    (found,) = rewarded(told([*claimed, *backwards(claimed)], answer), question=question)
+    assert not found.triplets
 
 
 def test_a_question_that_was_not_asked_is_an_error() -> None:

@@ -30,7 +30,7 @@ _REWARD_NOTES = (
 )
 _REASON_NOTES = (
     "shares of the questions with a change and a reference; the difference is paired, question by question",
-    "controls have the true outcome, and a reason that knows nothing",
+    "controls have the true outcome and, but for the reference itself, a reason that knows nothing",
     "balanced accuracy over all test questions, paired",
 )
 

@@ -40,7 +40,10 @@ REASON_NOTES = (
     ),
     "over questions with a change and a reference; F1 is signed: a triplet with the wrong sign is wrong; no reason: 0",
     "over ...: F1 less what it is with permuted labels, in a degree-preserving rewired graph, in another context",
-    "controls have the true outcome and a reason that knows nothing: what they score, a score can be had for",
+    (
+        "controls have the true outcome and, but for the reference itself, a reason that knows nothing: what they "
+        "score, a score can be had for"
+    ),
     "n: questions behind the row, with a reason or without; F1: of precision and edge recall",
     "precision: share of a reason's triplets that are in the reference; edge recall: share of the reference's in it",
 )

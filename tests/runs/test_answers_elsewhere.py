@@ -40,15 +40,19 @@ def _bare(name: str) -> str:
     return "+".join(part.rpartition(":")[2] for part in name.split("+"))
 
 
-@pytest.mark.parametrize("column", ["context", "perturbation", "gene"])
-@pytest.mark.parametrize("change", [_bare, str.lower, str.upper, _LONGER])
+# only perturbations have a mechanism before their target, and letters that are not capital already
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        *(("perturbation", change) for change in (_bare, str.upper)),
+        *((column, change) for column in ("context", "perturbation", "gene") for change in (str.lower, _LONGER)),
+    ],
+)
 def test_a_name_that_the_fold_spells_otherwise_is_told_as_the_fold_writes_it(
     column: str, change: Any, pertbase: Any, asked: Any, tmp_path: Path
 ) -> None:
     folder, table = asked
     changed = [change(name) for name in table[column]]
-    if changed == list(table[column]):
-        pytest.skip("spelt alike")
     meant = next(name for name, other in zip(table[column], changed, strict=True) if name != other)
     table.assign(**{column: changed}).to_csv(tmp_path / "mine.csv", index=False)
     code, _, err = pertbase("score", f"answers={tmp_path / 'mine.csv'}", f"fold_dir={folder}")

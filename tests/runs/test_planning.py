@@ -82,3 +82,19 @@ def test_what_is_planned_loaded_and_made_is_told_before_the_first_run(
     assert "making" not in err
     _, out, _ = pertbase(*asked, "dry_run=true")
     assert len(out.splitlines()) == 2
+
+
+def test_a_fold_that_cannot_be_made_is_told_once_for_all_its_baselines(pertbase: Any, tmp_path: Path) -> None:
+    asked = [
+        "run",
+        "-m",
+        "data=simulated",
+        "fold=published",
+        "baseline=no_change,gene_prior",
+        f"runs={tmp_path / 'runs'}",
+    ]
+    _, out, err = pertbase(*asked)
+    assert "skipped" in out
+    assert err.splitlines().count("[1/2] making fold published of simulated") == 1
+    assert "[2/2]" not in err
+    assert "pertbase." not in err  # data sets are told by name, not by what makes them

@@ -120,7 +120,8 @@ class DataShelf:
         key = canonical_json(config)
         if key not in self._makers:
             if self._tell is not None:
-                self._tell(f"loading data set {config.get('name') or config.get('path') or config.get('_target_')}")
+                name = config.get("name") or config.get("path")
+                self._tell(f"loading data set {name}" if name else "loading the data set")
             try:
                 if isinstance(target := config.get("_target_"), str):
                     located(target, "data._target_")

@@ -139,6 +139,7 @@ def run_session(
     # Once more: a fold that stands for one of each context may have been named beside one of them.
     refuse_one_folder(plans)
     outcomes: list[Outcome] = []
+    prepared: set[str] = set()
     for number, plan in enumerate(plans, start=1):
         if isinstance(plan, Skip):
             outcome = Outcome(plan.what, "failed" if plan.failed else "skipped", plan.reason)
@@ -146,7 +147,7 @@ def run_session(
             say(str(plan))
             continue
         else:
-            outcome = _executed(plan, shelf, say, tell, f"[{number}/{len(plans)}]")
+            outcome = _executed(plan, shelf, say, tell, f"[{number}/{len(plans)}]", prepared)
         outcomes.append(outcome)
         # What is skipped is told at the end, by reason: a pattern over folds skips hundreds.
         if outcome.state != "skipped" or len(plans) == 1:
@@ -191,13 +192,19 @@ def _planned(jobs: Sequence[Sequence[str]]) -> str:
     return f"planning {len(jobs):,} runs" + (f": {several}" if several else "")
 
 
-def _executed(plan: Plan, shelf: DataShelf, say: Say, tell: Say, place: str) -> Outcome:
+def _executed(plan: Plan, shelf: DataShelf, say: Say, tell: Say, place: str, prepared: set[str]) -> Outcome:
+    def preparing(what: str) -> None:
+        # A fold that cannot be made is tried for each baseline, each of which says why it is skipped.
+        if what not in prepared:
+            prepared.add(what)
+            tell(f"{place} {what}")
+
     with _heard(lambda line: say(f"{place}   {line}")):
         return execute(
             plan,
             shelf,
             begun=lambda what: say(f"{place} {what}: started"),
-            preparing=lambda what: tell(f"{place} {what}"),
+            preparing=preparing,
         )
 
 

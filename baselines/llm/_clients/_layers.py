@@ -22,10 +22,11 @@ def empty_cache(model: Any) -> Any:
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values as views of larger ones: joining them anew at each token takes a small model as long as thinking.
+    """Keys and values as views of larger ones: joining them anew is a fifth of what a token takes a small model.
 
     The views may be cropped, repeated and chosen from as those of other layers; what is no view of its room any more,
-    or has filled it, gets a new one.
+    or has filled it, gets a new one. (The static layers of transformers are of one length and cannot be repeated, as a
+    beginning that prompts share is.)
     """
 
     def __init__(self, **options: Any) -> None:

@@ -15,6 +15,7 @@ from pertbase._pictures import marked
 from pertbase.errors import InputError, unknown_name
 from pertbase.folds import FoldSpec, Truth, read_truth, remedies
 from pertbase.runs._laid import paths_told
+from pertbase.runs._reports._terms import UNANSWERED
 from pertbase.runs._store import MAIN, Run
 
 __all__ = ["CEILING", "FoldTable", "check_adapter"]
@@ -164,7 +165,7 @@ class FoldTable:
             "supported_balanced_accuracy": _number(scores["supported_balanced_accuracy"]["value"]),
             **self._pairwise(run),
             "without_outcome": scores["n_without_outcome"],
-            "unanswered": scores["n_without_outcome"] / scores["n"] if scores["n"] else math.nan,
+            UNANSWERED: scores["n_without_outcome"] / scores["n"] if scores["n"] else math.nan,
             **{
                 f"{measure}_{outcome}": _number(values[measure])
                 for outcome, values in scores["per_outcome"].items()

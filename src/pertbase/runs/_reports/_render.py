@@ -13,12 +13,11 @@ from pertbase.runs._reports._published import MARK, published
 from pertbase.runs._reports._reasons import run_sections
 from pertbase.runs._reports._report import CEILING, MAIN, FoldTable, Report, marked
 from pertbase.runs._reports._section import MISSING, Section, render
-from pertbase.runs._reports._terms import TERMS, adapters_told, legend
+from pertbase.runs._reports._terms import TERMS, UNANSWERED, adapters_told, legend
 
 __all__ = ["Section", "render", "sections"]
 
 PAIRWISE = "pairwise r (measured)"
-UNANSWERED = "unanswered"
 FLAGGED = (
     "* thresholds could not be fitted on held-out outcomes: fixed ones are used, and such a row stands below those "
     "with fitted ones"

@@ -10,6 +10,7 @@ from pertbase._html import shown
 from pertbase._pictures import marked
 from pertbase.runs._reports._fold_table import CEILING
 from pertbase.runs._reports._page._markup import count
+from pertbase.runs._reports._terms import UNANSWERED
 
 if TYPE_CHECKING:
     from pertbase.runs._reports._fold_table import FoldTable
@@ -46,7 +47,7 @@ def best_first(table: FoldTable, adapter: str) -> pd.DataFrame:
     named = {str(run.folder): table.label(run) for run in table.runs}
     labels = [named.get(str(run), name) for run, name in zip(rows["run"], rows["baseline"], strict=True)]
     # An answer without an outcome is covered too: where there are any, their share stands beside coverage.
-    columns = [*_COLUMNS, *(["unanswered"] if (rows["unanswered"] > 0).any() else [])]
+    columns = [*_COLUMNS, *([UNANSWERED] if (rows[UNANSWERED] > 0).any() else [])]
     made = rows[columns].astype(float).set_axis(pd.Index(labels, name="baseline"))
     if not table.ranks:
         return made

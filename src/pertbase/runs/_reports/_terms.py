@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["ADAPTERS", "APART_NOTES", "LEGEND", "POWER", "REASON_NOTES", "TERMS", "adapters_told", "legend"]
+__all__ = [
+    "ADAPTERS",
+    "APART_NOTES",
+    "LEGEND",
+    "POWER",
+    "REASON_NOTES",
+    "TERMS",
+    "UNANSWERED",
+    "adapters_told",
+    "legend",
+]
+
+UNANSWERED = "unanswered"
+"""The column that stands beside coverage where some questions have no outcome."""
+
 
 TERMS: Mapping[str, str] = {
     "Balanced accuracy (BA)": "the mean of the recalls of up, down and no_change; a third is chance.",
@@ -23,7 +37,7 @@ LEGEND: Mapping[str, str] = {
     "and down agrees with the effect; a half is chance",
     "coverage": "share of questions that the baseline can speak to, whether or not it answered them; the others are "
     "answered no_change",
-    "unanswered": "share of questions without an outcome (no answer, refused, cut off, not understood): each is wrong",
+    UNANSWERED: "share of questions without an outcome (no answer, refused, cut off, not understood): each is wrong",
     "supported BA": "balanced accuracy over the questions that coverage counts",
 }
 """Row or column of a fold's table -> meaning, told below the first one and on the page."""

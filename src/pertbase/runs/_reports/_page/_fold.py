@@ -15,13 +15,12 @@ from pertbase.runs._reports._page._reason_tables import language_tables, reason_
 from pertbase.runs._reports._page._table import BADGE, Cell, Column, data_table, details, of_interval, of_number
 from pertbase.runs._reports._page._view import FoldView, compact
 from pertbase.runs._reports._report import CEILING, Report
-from pertbase.runs._reports._terms import LEGEND
+from pertbase.runs._reports._terms import LEGEND, UNANSWERED
 from pertbase.runs._store import Run
 
 __all__ = ["fold_section"]
 
 _SPLITS = ("train", "val", "test")
-_UNANSWERED = "unanswered"
 
 
 def fold_section(view: FoldView, report: Report, *, shortcuts: bool) -> Markup:
@@ -185,7 +184,7 @@ def _score_table(view: FoldView) -> Markup:
         column("AUROC direction", "up against down, mean within readout genes"),
         column("ambiguous", LEGEND["ambiguous"]),
         column("coverage", LEGEND["coverage"]),
-        *([column(_UNANSWERED, LEGEND[_UNANSWERED])] if _any_unanswered(view) else []),
+        *([column(UNANSWERED, LEGEND[UNANSWERED])] if _any_unanswered(view) else []),
         column("supported BA", LEGEND["supported BA"]),
         column(
             "pairwise r",
@@ -218,7 +217,7 @@ def _score_cells(view: FoldView, run: Run, others: list[str]) -> list[Cell]:
         return of_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], flag=flag)
 
     names = ["macro_f1", "auroc_called", "auroc_direction", "ambiguous", "coverage"]
-    names += [_UNANSWERED] if _any_unanswered(view) else []
+    names += [UNANSWERED] if _any_unanswered(view) else []
     names += ["supported_balanced_accuracy"]
     return [
         spread("balanced_accuracy", flag),
@@ -230,7 +229,7 @@ def _score_cells(view: FoldView, run: Run, others: list[str]) -> list[Cell]:
 
 
 def _any_unanswered(view: FoldView) -> bool:
-    return bool((view.rows[_UNANSWERED] > 0).any())
+    return bool((view.rows[UNANSWERED] > 0).any())
 
 
 def _pairwise(predicted: float, measured: float) -> Cell:
